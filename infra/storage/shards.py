@@ -1,0 +1,180 @@
+"""Shards: a parquet file and, last, the manifest that alone says that it exists.
+
+Invariants: a shard is committed once; a manifest is created, never replaced; data are checked
+against it (size, sha256, rows, schema) at every read. Of two writers at once exactly one commits:
+the other gets its manifest if both have the same content, and `CommitConflict` if not.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from infra.storage.errors import AlreadyExists, CommitConflict, CorruptShard, NotCommitted, NotFound
+from infra.storage.parquet import conform, fingerprint, parquet_bytes
+from infra.storage.store import Store
+
+FORMAT = "tracemill-manifest-1"
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """Proof that a shard exists, and what it must be."""
+
+    path: str
+    """Path of the shard, without extension."""
+    rows: int
+    bytes: int
+    sha256: str
+    schema_fingerprint: str
+    producer: str
+    info: dict[str, Any] = field(default_factory=dict)
+    file: str = ""
+    """Path of the data: `<path>.parquet`, or a name with the content's hash where an object store
+    held other, uncommitted data under that name."""
+
+
+def commit_table(
+    store: Store,
+    path: str,
+    table: pa.Table,
+    *,
+    schema: pa.Schema,
+    producer: str,
+    info: dict[str, Any] | None = None,
+) -> Manifest:
+    """Commit a table under `path` (no extension); one that is committed stays as it is."""
+    present = read_manifest(store, path)
+    if present is not None:
+        return present
+    data = parquet_bytes(conform(table, schema, store.uri(path)))
+    sha256 = hashlib.sha256(data).hexdigest()
+    with store.exclusive(path) as locked:
+        present = read_manifest(store, path)
+        if present is None:
+            file = _place(store, path, data, sha256, locked)
+            manifest = Manifest(
+                path=path,
+                rows=table.num_rows,
+                bytes=len(data),
+                sha256=sha256,
+                schema_fingerprint=fingerprint(schema),
+                producer=producer,
+                info=dict(info or {}),
+                file=file,
+            )
+            try:
+                store.write_json(f"{path}.json", {"format": FORMAT, **asdict(manifest)})
+            except AlreadyExists:
+                present = read_manifest(store, path)
+            else:
+                if file != f"{path}.parquet":
+                    store.delete(f"{path}.parquet")
+                return manifest
+    return _same_or_conflict(store, path, present, sha256)
+
+
+def _place(store: Store, path: str, data: bytes, sha256: str, locked: bool) -> str:
+    """Write the data; an object that a committed manifest may name is never replaced."""
+    file = f"{path}.parquet"
+    try:
+        store.write_bytes(file, data)
+    except AlreadyExists:
+        if locked:
+            # Left by a writer that was killed before its manifest.
+            store.write_bytes(file, data, overwrite=True)
+        elif hashlib.sha256(store.read_bytes(file)).hexdigest() != sha256:
+            # It may be left over, or belong to a writer that is about to commit.
+            file = f"{path}.{sha256[:16]}.parquet"
+            try:
+                store.write_bytes(file, data)
+            except AlreadyExists:
+                pass
+    return file
+
+
+def _same_or_conflict(store: Store, path: str, present: Manifest | None, sha256: str) -> Manifest:
+    if present is not None and present.sha256 == sha256:
+        return present
+    found = f"sha256 {present.sha256[:16]} by {present.producer}" if present else "nothing readable"
+    raise CommitConflict(
+        f"{store.uri(path)}: another writer committed {found} while this one (sha256 "
+        f"{sha256[:16]}) was writing. The committed shard stands; read it instead"
+    )
+
+
+def read_manifest(store: Store, path: str) -> Manifest | None:
+    """The manifest of a shard, None if it is not committed."""
+    try:
+        raw = store.read_json(f"{path}.json")
+    except NotFound:
+        return None
+    return _parse(store, path, raw)
+
+
+def _parse(store: Store, path: str, raw: Any) -> Manifest:
+    names = {item.name for item in fields(Manifest)}
+    if not isinstance(raw, dict) or raw.get("format") != FORMAT or set(raw) != names | {"format"}:
+        raise CorruptShard(
+            f"{store.uri(path)}.json is not a manifest of format {FORMAT!r}; keys needed are "
+            f"{sorted(names)}. Move it away and run the stage again"
+        )
+    manifest = Manifest(**{name: raw[name] for name in names})
+    if manifest.path != path:
+        raise CorruptShard(
+            f"{store.uri(path)}.json is the manifest of {manifest.path!r}; it was copied there. "
+            "Manifests do not move: remove it and run the stage again"
+        )
+    return manifest
+
+
+def read_table(store: Store, path: str, columns: list[str] | None = None) -> pa.Table:
+    """The rows of a committed shard, checked against its manifest."""
+    manifest = read_manifest(store, path)
+    if manifest is None:
+        raise NotCommitted(
+            f"{store.uri(path)} is not committed (no manifest); run the stage that writes it"
+        )
+    try:
+        data = store.read_bytes(manifest.file)
+    except NotFound:
+        raise _corrupt(store, path, "its data are missing") from None
+    if len(data) != manifest.bytes:
+        raise _corrupt(store, path, f"{len(data)} bytes, the manifest says {manifest.bytes}")
+    if hashlib.sha256(data).hexdigest() != manifest.sha256:
+        raise _corrupt(store, path, "its sha256 is not the manifest's")
+    try:
+        table = pq.read_table(pa.BufferReader(data), columns=columns)
+        whole = pq.read_schema(pa.BufferReader(data))
+    except pa.ArrowException as error:
+        raise _corrupt(store, path, f"it is not readable parquet ({error})") from error
+    if table.num_rows != manifest.rows:
+        raise _corrupt(store, path, f"{table.num_rows} rows, the manifest says {manifest.rows}")
+    if fingerprint(whole) != manifest.schema_fingerprint:
+        raise _corrupt(store, path, "its schema is not the manifest's")
+    absent = [name for name in columns or [] if name not in table.column_names]
+    if absent:
+        raise KeyError(f"{store.uri(path)}: no columns {absent}; there are {whole.names}")
+    return table
+
+
+def _corrupt(store: Store, path: str, what: str) -> CorruptShard:
+    return CorruptShard(
+        f"{store.uri(path)}: {what}. The data changed after the commit; delete the manifest "
+        f"{path}.json and run the stage again"
+    )
+
+
+def list_committed(store: Store, prefix: str) -> list[Manifest]:
+    """Manifests of all shards below a directory, in order of path; other JSON is skipped."""
+    found = []
+    for name in store.list(prefix):
+        if name.endswith(".json"):
+            raw = store.read_json(name)
+            if isinstance(raw, dict) and raw.get("format") == FORMAT:
+                found.append(_parse(store, name.removesuffix(".json"), raw))
+    return found
