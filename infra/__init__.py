@@ -1,0 +1,1 @@
+"""What the stages stand on: storage, node pool, inference engines, model registry."""

@@ -1,0 +1,84 @@
+"""Loading a causal language model from a local directory, split into body and head.
+
+Invariants: only safetensors are read (no pickle), no code of the directory is run, nothing is
+downloaded. The head applied to the body's last hidden state gives exactly the model's logits; a
+model that does more between the two (soft caps, scaled logits) is refused, because proofs commit to
+what enters the head.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import AutoConfig, AutoModelForCausalLM
+
+from infra.inference import attention
+from infra.inference.errors import EngineUnsupported
+
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+LAYER_TYPES = {"full_attention", "sliding_attention"}
+
+
+@dataclass
+class CausalModel:
+    """A decoder-only model in evaluation mode."""
+
+    body: Any
+    """Token ids to last hidden states (after the final norm)."""
+    head: Any
+    """Last hidden states to logits."""
+    layers: int
+    hidden_size: int
+    vocab_size: int
+    context_length: int
+    eos_ids: frozenset[int]
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """Logits in float32 of rows of hidden states."""
+        out: Tensor = self.head(hidden)
+        return out.float()
+
+
+def load(model_dir: Path, model_id: str, dtype: str) -> CausalModel:
+    """Read the weights of `model_dir` and check that this engine can prove the model."""
+    if dtype not in DTYPES:
+        raise EngineUnsupported(model_id, f"dtype {dtype!r} is none of {', '.join(DTYPES)}")
+    config = AutoConfig.from_pretrained(model_dir, local_files_only=True)
+    odd = set(getattr(config, "layer_types", None) or ()) - LAYER_TYPES
+    if odd:
+        raise EngineUnsupported(model_id, f"it has layers of type {', '.join(sorted(odd))}")
+    model = AutoModelForCausalLM.from_pretrained(
+        model_dir,
+        dtype=DTYPES[dtype],
+        local_files_only=True,
+        use_safetensors=True,
+        attn_implementation=attention.register(),
+    ).eval()
+    body, head = model.base_model, model.get_output_embeddings()
+    _check_split(model, body, head, model_id)
+    eos: set[int] = set()
+    for source in (model.generation_config, config):
+        given = getattr(source, "eos_token_id", None)
+        eos.update(given if isinstance(given, list) else [] if given is None else [given])
+    return CausalModel(
+        body=body,
+        head=head,
+        layers=config.num_hidden_layers,
+        hidden_size=config.hidden_size,
+        vocab_size=head.weight.shape[0],
+        context_length=config.max_position_embeddings,
+        eos_ids=frozenset(eos),
+    )
+
+
+@torch.inference_mode()
+def _check_split(model: Any, body: Any, head: Any, model_id: str) -> None:
+    probe = torch.arange(8).remainder(head.weight.shape[0]).unsqueeze(0)
+    hidden = body(input_ids=probe, use_cache=False).last_hidden_state
+    whole = model(input_ids=probe, use_cache=False, logits_to_keep=1).logits
+    if not torch.equal(head(hidden[:, -1:]), whole):
+        raise EngineUnsupported(
+            model_id, "its logits are not the head applied to the last hidden state"
+        )

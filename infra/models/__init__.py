@@ -1,0 +1,1 @@
+"""The model registry: ids, files, revisions, defaults (`registry.py`)."""
