@@ -1,0 +1,57 @@
+"""Logarithm, exponential and Gumbel noise made of IEEE basic operations only.
+
+Library functions differ in the last bit between processors, vector widths and devices. Addition,
+multiplication, division and rounding do not (eager torch does not fuse them), so what is built from
+them here is equal bit for bit everywhere.
+"""
+
+import math
+
+import torch
+from torch import Tensor
+
+_MANTISSA = (1 << 52) - 1
+_LOG_TERMS = 10
+_EXP2 = tuple(math.log(2.0) ** i / math.factorial(i) for i in range(8))
+_LOG2_E = 1.0 / math.log(2.0)
+_LN2 = 0.6931471805599453
+_SMALLEST_EXPONENT = -120.0
+
+
+def log64(x: Tensor) -> Tensor:
+    """Natural logarithm of positive normal float64 values, to a few units in the last place."""
+    bits = x.view(torch.int64)
+    exponent = (bits >> 52) - 1023
+    mantissa = ((bits & _MANTISSA) | (1023 << 52)).view(torch.float64)
+    # Into [1/sqrt 2, sqrt 2), so that x near 1 keeps its relative precision.
+    upper = mantissa > math.sqrt(2.0)
+    mantissa = torch.where(upper, mantissa * 0.5, mantissa)
+    exponent = exponent + upper.to(torch.int64)
+    s = (mantissa - 1.0) / (mantissa + 1.0)
+    z = s * s
+    series = torch.full_like(z, 1.0 / (2 * _LOG_TERMS + 1))
+    for term in range(_LOG_TERMS - 1, -1, -1):
+        series = series * z
+        series = series + 1.0 / (2 * term + 1)
+    return exponent.to(torch.float64) * _LN2 + (s * 2.0) * series
+
+
+def exp32(x: Tensor) -> Tensor:
+    """Exponential of float32 values <= 0, relative error about 1e-6; below e**-83 it is 0."""
+    t = x * _LOG2_E
+    whole = torch.round(t).clamp_(min=_SMALLEST_EXPONENT)
+    fraction = (t - whole).clamp_(min=-0.5)
+    series = torch.full_like(x, _EXP2[6])
+    for coefficient in _EXP2[5::-1]:
+        series *= fraction
+        series += coefficient
+    scale = ((whole.to(torch.int32) + 127) << 23).view(torch.float32)
+    series *= scale
+    return series.masked_fill_(t < _SMALLEST_EXPONENT, 0.0)
+
+
+def gumbel_of(words: Tensor) -> Tensor:
+    """Standard Gumbel noise in float32 of 32-bit words: -log(-log u), u = (word + 1/2) / 2**32."""
+    uniform = (words.to(torch.float64) + 0.5) * 2.0**-32
+    exponential = -log64(uniform)
+    return (-log64(exponential)).to(torch.float32)

@@ -1,0 +1,210 @@
+"""Accept or refuse the proofs of one sequence. Fails closed.
+
+A sequence is accepted only if all of this holds: the proof bytes are exactly one proof per started
+chunk of rows; every proof is usable; every modulus is one that honest building can give; every
+polynomial is non-trivial; every chunk is within the limits; the verifier's own activations are finite
+bf16 with enough values. Anything else is a refusal with its reasons, "code: what was found".
+
+Why non-trivial: of the 128 large values of a chunk nearly all share two or three exponents, so a
+constant polynomial of a common value passes loose limits without any computation. An honest
+polynomial through 128 points is dense and of full degree, up to odds of 1 in 65497 per coefficient,
+and takes any value off its points. A tiny modulus would do the same service to a forger (all indices
+land on a few arguments), so it must be above 2**15, exactly 65497 where no two indices can clash,
+and keep the verifier's own indices apart as well.
+"""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from toploc.build import segments
+from toploc.errors import ToplocError
+from toploc.field import SMALLEST_MODULUS, Ints, P, evaluate
+from toploc.proof import WORD
+from toploc.verify import Comparison, compare, exponents
+
+SMALLEST_TOPK = 16
+"""With fewer coefficients an honest polynomial cannot be told from a trivial one."""
+
+_SPREAD_POINTS = 256
+_SPREAD_SHARE = 0.25
+
+Figures = dict[str, int | float]
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Largest figures of an acceptable chunk, inclusive; the defaults are the TOPLOC paper's."""
+
+    exp_mismatches: int = 38
+    """Values whose exponent differs, or whose sign does."""
+    mant_err_mean: float = 10.0
+    mant_err_median: float = 8.0
+
+
+@dataclass(frozen=True, slots=True)
+class ProofVerdict:
+    """Accepted only without any reason against it. Figures are plain numbers."""
+
+    accepted: bool
+    reasons: tuple[str, ...]
+    figures: Figures = field(default_factory=dict)
+
+
+def refuse(*reasons: str, figures: Figures | None = None) -> ProofVerdict:
+    """A refusal."""
+    return ProofVerdict(False, reasons, figures or {})
+
+
+@torch.no_grad()
+def judge_proofs(
+    hidden: Tensor,
+    proofs: bytes,
+    limits: Limits = Limits(),  # noqa: B008 (frozen)
+    topk: int = 128,
+    decode_batching_size: int = 32,
+) -> ProofVerdict:
+    """Judge concatenated proofs against the verifier's hidden states [rows, hidden] in bf16."""
+    if topk < SMALLEST_TOPK or decode_batching_size < 1:
+        return refuse(
+            f"settings: topk={topk}, decode_batching_size={decode_batching_size}; at least "
+            f"{SMALLEST_TOPK} and 1 can be judged"
+        )
+    if hidden.dim() != 2 or hidden.dtype != torch.bfloat16:
+        return refuse(
+            f"verifier_activations: {hidden.dtype} {list(hidden.shape)}; needed are bfloat16 "
+            "[rows, hidden]"
+        )
+    if len(hidden) == 0:
+        return refuse("no_rows: there are no rows, and nothing was proven")
+    chunks = -(-len(hidden) // decode_batching_size)
+    size = WORD * (1 + topk)
+    if not isinstance(proofs, bytes) or len(proofs) != chunks * size:
+        got = f"{len(proofs)} bytes" if isinstance(proofs, bytes) else type(proofs).__name__
+        return refuse(
+            f"proof_length: {got}; {len(hidden)} rows need {chunks} proofs of {size} bytes"
+        )
+    words = np.frombuffer(proofs, dtype=">u2").reshape(chunks, 1 + topk).astype(np.int64)
+    moduli, coefficients = words[:, 0], words[:, 1:]
+    if faults := _malformed(moduli, coefficients):
+        return refuse(*faults)
+    parts = segments(hidden, decode_batching_size, skip_prefill=True)
+    try:
+        comparison = compare(parts, coefficients, moduli, topk)
+    except ToplocError as error:
+        return refuse(f"verifier_activations: {error}")
+    lengths = np.concatenate([np.full(len(part), part.shape[1]) for part in parts])
+    reasons = _implausible_moduli(moduli, lengths, comparison)
+    reasons += _trivial(moduli, coefficients, comparison)
+    reasons += _over_limits(comparison, limits)
+    return ProofVerdict(not reasons, tuple(reasons), _figures(coefficients, comparison, hidden))
+
+
+def _malformed(moduli: Ints, coefficients: Ints) -> list[str]:
+    """Numbers that are no proof: the null proof among them."""
+    reasons = []
+    for chunk in np.flatnonzero((moduli < 1) | (moduli > P))[:3]:
+        null = ", the null proof" if moduli[chunk] == 0 else ""
+        reasons.append(
+            f"proof_modulus: chunk {chunk} has modulus {moduli[chunk]}{null}; allowed are 1 to {P}"
+        )
+    for chunk in np.flatnonzero((coefficients >= P).any(1))[:3]:
+        reasons.append(
+            f"proof_coefficients: chunk {chunk} has a coefficient {coefficients[chunk].max()}; "
+            f"allowed are 0 to {P - 1}"
+        )
+    return reasons
+
+
+def _implausible_moduli(moduli: Ints, lengths: Ints, comparison: Comparison) -> list[str]:
+    """Moduli that the search of an honest builder does not end at."""
+    reasons = []
+    residues = np.sort(comparison.indices % moduli[:, None], axis=1)
+    clashes = (residues[:, 1:] == residues[:, :-1]).sum(1)
+    lowest = np.where(lengths <= P, P, SMALLEST_MODULUS + 1)
+    tolerated = comparison.indices.shape[1] // 8
+    for chunk in np.flatnonzero((moduli < lowest) | (clashes > tolerated)):
+        reasons.append(
+            f"proof_modulus: chunk {chunk} has modulus {moduli[chunk]}, which no honest search ends "
+            f"at: at least {lowest[chunk]} is due, and {clashes[chunk]} indices clash (at most "
+            f"{tolerated})"
+        )
+    return reasons
+
+
+def _trivial(moduli: Ints, coefficients: Ints, comparison: Comparison) -> list[str]:
+    """Polynomials that could have been written down without computing anything."""
+    k = coefficients.shape[1]
+    reasons = []
+    degrees = _degrees(coefficients)
+    zeros = (coefficients == 0).sum(1)
+    repeated = _off_points_like_on_points(moduli, coefficients, comparison)
+    for chunk in range(len(coefficients)):
+        if degrees[chunk] < k - 3:
+            reasons.append(
+                f"trivial_degree: chunk {chunk} has degree {degrees[chunk]}; honest is {k - 1}"
+            )
+        elif zeros[chunk] > max(2, k // 16):
+            reasons.append(
+                f"trivial_zeros: chunk {chunk} has {zeros[chunk]} zero coefficients of {k}; honest is "
+                "none"
+            )
+        elif repeated[chunk] > _SPREAD_SHARE:
+            reasons.append(
+                f"trivial_spread: chunk {chunk} has the common exponent at {repeated[chunk]:.0%} of "
+                "arguments that belong to no large value; honest is below 1%"
+            )
+    return reasons
+
+
+def _degrees(coefficients: Ints) -> Ints:
+    """Degree per polynomial; -1 for zero."""
+    powers = np.arange(coefficients.shape[1])
+    return np.where(coefficients != 0, powers, -1).max(1)
+
+
+def _off_points_like_on_points(
+    moduli: Ints, coefficients: Ints, comparison: Comparison
+) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
+    """Share of arguments off the verifier's points whose value has the chunk's commonest exponent."""
+    own = exponents(comparison.patterns)
+    common = np.array([np.bincount(row).argmax() for row in own])
+    points = np.linspace(1, moduli - 1, _SPREAD_POINTS, axis=1).astype(np.int64)
+    taken = (points[:, :, None] == (comparison.indices % moduli[:, None])[:, None, :]).any(2)
+    hits = (exponents(evaluate(coefficients, points)) == common[:, None]) & ~taken
+    share: np.ndarray[tuple[int, ...], np.dtype[np.float64]] = hits.sum(1) / np.maximum(
+        (~taken).sum(1), 1
+    )
+    return share
+
+
+def _over_limits(comparison: Comparison, limits: Limits) -> list[str]:
+    """Chunks whose figures exceed the limits. Comparisons are written so that NaN fails."""
+    differing = comparison.exp_mismatches + comparison.sign_mismatches
+    reasons = []
+    for name, values, limit in (
+        ("exp_mismatches", differing, limits.exp_mismatches),
+        ("mant_err_mean", comparison.mant_err_mean, limits.mant_err_mean),
+        ("mant_err_median", comparison.mant_err_median, limits.mant_err_median),
+    ):
+        for chunk in np.flatnonzero(~(values <= limit)):
+            reasons.append(f"{name}: chunk {chunk} has {values[chunk]:.4g}, allowed is {limit}")
+    return reasons
+
+
+def _figures(coefficients: Ints, comparison: Comparison, hidden: Tensor) -> Figures:
+    """The worst and the mean chunk."""
+    return {
+        "rows": len(hidden),
+        "chunks": len(coefficients),
+        "exp_mismatches_max": int(comparison.exp_mismatches.max()),
+        "exp_mismatches_mean": float(comparison.exp_mismatches.mean()),
+        "sign_mismatches_max": int(comparison.sign_mismatches.max()),
+        "mant_err_mean_max": float(comparison.mant_err_mean.max()),
+        "mant_err_mean_mean": float(comparison.mant_err_mean.mean()),
+        "mant_err_median_max": float(comparison.mant_err_median.max()),
+        "degree_min": int(_degrees(coefficients).min()),
+        "zero_coefficients_max": int((coefficients == 0).sum(1).max()),
+    }
