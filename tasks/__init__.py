@@ -1,0 +1,1 @@
+"""The stages: the work of each in modules free of Prefect, and thin task wrappers."""

@@ -1,0 +1,78 @@
+"""The gold self-test: a task whose verifier rejects its gold, or takes garbage, is set aside.
+
+Rewards of such a task would teach nonsense. Where the machine has no sandbox, kinds that need one
+cannot be tested; they stay, and their metadata says so.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import verifiers
+from verifiers import Score
+from verifiers.sandbox import availability
+
+GARBAGE = ("", "Blorp, QUX zzv; 17 Wibble frop.")
+"""Nothing, and a text that no sensible task wants: it mixes letter cases and holds a comma."""
+
+SOFT_PASS = 0.7
+"""Kinds with partial credit pass above this; binary ones at exactly 1."""
+
+SANDBOXED = ("prime_rl_code", "pydantic_adherance", "pydantic_adherence")
+"""Kinds whose verifier runs code that came with the row or the answer."""
+
+Task = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether the task stays, and the outcome: passed, no_gold, untested or the reason against."""
+
+    keep: bool
+    outcome: str
+
+
+def check(tasks: Sequence[Task], workers: int | None = None) -> Iterator[tuple[Task, Verdict]]:
+    """Each task with its verdict; order is kept."""
+    works, why_not = availability()
+    testable = [works or task["task_type"] not in SANDBOXED for task in tasks]
+    attempts = [_attempts(task) if ok else [] for task, ok in zip(tasks, testable, strict=True)]
+    scores = verifiers.score_many((row for rows in attempts for row in rows), workers=workers)
+    for task, ok, rows in zip(tasks, testable, attempts, strict=True):
+        if ok:
+            yield task, _judge(task, [next(scores) for _ in rows])
+        else:
+            yield task, Verdict(True, f"untested: {why_not}")
+
+
+def _attempts(task: Task) -> list[dict[str, Any]]:
+    texts = [*GARBAGE, *([task["gold"]] if task["gold"] is not None else [])]
+    return [
+        {
+            "task_type": task["task_type"],
+            "completion": f"<think>\nself-test\n</think>\n{text}",
+            "verification_info": task["verification_info"],
+        }
+        for text in texts
+    ]
+
+
+def _judge(task: Task, scores: Sequence[Score]) -> Verdict:
+    for score in scores:
+        if score.score is None:
+            return Verdict(False, f"{score.status}: {score.detail[:200]}")
+    for text, score in zip(GARBAGE, scores, strict=False):
+        if _passes(task, score):
+            return Verdict(False, f"garbage_passes: {text!r} scores {score.score}")
+    if task["gold"] is None:
+        return Verdict(True, "no_gold")
+    if scores[-1].score != 1.0:
+        return Verdict(
+            False, f"gold_fails: it scores {scores[-1].score}; {scores[-1].detail[:200]}"
+        )
+    return Verdict(True, "passed")
+
+
+def _passes(task: Task, score: Score) -> bool:
+    assert score.score is not None
+    return score.score == 1.0 if task["binary"] else score.score > SOFT_PASS

@@ -1,0 +1,105 @@
+"""Task rows from JSONL, gzipped JSONL and parquet files at any fsspec URI.
+
+A broken line costs that line; a file that breaks off costs the rest, with one bad row that says so.
+"""
+
+import gzip
+import zlib
+from collections.abc import Iterator
+from itertools import islice
+from typing import IO, Any
+
+import fsspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tasks.collect import strict_json
+from tasks.collect.config import FileSource
+from tasks.collect.errors import SourceNotFound
+from tasks.collect.rows import Bad, Raw
+
+MAX_LINE = 64 * 1024 * 1024
+"""Bytes; a file without line breaks must not fill the memory."""
+
+_SUFFIXES = (".jsonl", ".jsonl.gz", ".parquet")
+
+
+def read(source: FileSource) -> Iterator[Raw | Bad]:
+    """The rows in the order of the file."""
+    if not source.uri.endswith(_SUFFIXES):
+        raise SourceNotFound(
+            f"file source {source.uri!r}: the name ends with none of {', '.join(_SUFFIXES)}. "
+            "Convert the file or rename it."
+        )
+    rows = _parquet(source.uri) if source.uri.endswith(".parquet") else _lines(source.uri)
+    return islice(rows, source.limit or None)
+
+
+def _open(uri: str) -> IO[bytes]:
+    try:
+        file: IO[bytes] = fsspec.open(uri, "rb").open()
+        return file
+    except (OSError, ValueError, ImportError) as error:
+        raise SourceNotFound(
+            f"file source {uri!r} cannot be opened: {error}. "
+            "Give the path or URI of an existing file that this process may read."
+        ) from error
+
+
+def _lines(uri: str) -> Iterator[Raw | Bad]:
+    with _open(uri) as plain:
+        file = gzip.open(plain) if uri.endswith(".gz") else plain
+        number = 0
+        while True:
+            number += 1
+            origin = f"{uri}:{number}"
+            try:
+                line = file.readline(MAX_LINE)
+            except (OSError, EOFError, zlib.error) as error:
+                yield Bad({}, f"broken_file: nothing readable from here on: {error}", origin)
+                return
+            if not line:
+                return
+            if len(line) == MAX_LINE and not line.endswith(b"\n"):
+                text = line[:1000].decode("utf-8", "backslashreplace")
+                yield Bad({"line": text}, f"line_too_long: over {MAX_LINE} bytes", origin)
+                return
+            if line.strip():
+                yield _row(line, origin)
+
+
+def _row(line: bytes, origin: str) -> Raw | Bad:
+    try:
+        text = line.decode("utf-8")
+    except UnicodeDecodeError as error:
+        shown = line.decode("utf-8", "backslashreplace")
+        return Bad({"line": shown}, f"bad_utf8: {error.reason} at byte {error.start}", origin)
+    try:
+        row = strict_json.loads(text.removeprefix("\ufeff"))
+    except strict_json.Invalid as error:
+        return Bad({"line": text}, f"bad_json: {error}", origin)
+    if not isinstance(row, dict):
+        return Bad({"line": text}, f"wrong_type: a {type(row).__name__}, not an object", origin)
+    return Raw(row, origin)
+
+
+def _parquet(uri: str) -> Iterator[Raw | Bad]:
+    with _open(uri) as file:
+        try:
+            table = pq.ParquetFile(file)
+        except (pa.ArrowException, OSError) as error:
+            raise SourceNotFound(
+                f"file source {uri!r} is not a readable parquet file: {error}. Write it again."
+            ) from error
+        first = 0
+        for group in range(table.num_row_groups):
+            count = table.metadata.row_group(group).num_rows
+            try:
+                rows: list[dict[str, Any]] = table.read_row_group(group).to_pylist()
+            except (pa.ArrowException, OSError, ValueError) as error:
+                reason = f"broken_file: row group {group} with {count} rows: {error}"
+                yield Bad({}, reason, f"{uri}:{first + 1}")
+                rows = []
+            for place, row in enumerate(rows, first + 1):
+                yield Raw(row, f"{uri}:{place}")
+            first += count
