@@ -1,0 +1,23 @@
+"""Settings of the makers that small models can solve now and then."""
+
+from typing import Any
+
+import pytest
+
+EASY: dict[str, dict[str, Any]] = {
+    "ascii_tree_formatting": {"min_nodes": 2, "max_nodes": 3, "depth": 1},
+    "code_output_prediction": {"kind": "steps", "steps": 1},
+    "complex_json_output": {"level": 1, "size": 2},
+    "formatask": {"task": "copy", "words": 1, "extra_sentences": 0, "answers": "single"},
+    "git_diff": {"level": 1},
+    "ifeval": {"size": 1},
+    "pydantic_adherance": {"depth": 0, "fields": 2, "easy": True},
+    "reverse_text": {"min_words": 1, "max_words": 1},
+    "unscramble_sentence": {"min_sentences": 3, "max_sentences": 3, "story": "clock"},
+    "verifiable_math": {"level": 1},
+}
+
+
+@pytest.fixture
+def easy() -> dict[str, dict[str, Any]]:
+    return EASY
