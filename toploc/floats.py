@@ -51,7 +51,7 @@ def exp32(x: Tensor) -> Tensor:
 
 
 def gumbel_of(words: Tensor) -> Tensor:
-    """Standard Gumbel noise in float32 of 32-bit words: -log(-log u), u = (word + 1/2) / 2**32."""
-    uniform = (words.to(torch.float64) + 0.5) * 2.0**-32
-    exponential = -log64(uniform)
+    """Standard Gumbel noise of 32-bit words, float32: -log(-log(1 - v)), v = (word + 1/2) / 2**32."""
+    complement = 1.0 - (words.to(torch.float64) + 0.5) * 2.0**-32
+    exponential = -log64(complement)
     return (-log64(exponential)).to(torch.float32)

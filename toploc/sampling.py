@@ -1,0 +1,223 @@
+"""Sampling that a verifier can repeat, and the judgement of claimed tokens.
+
+Token = argmax over the kept candidates of logit / temperature + Gumbel noise, which draws from their
+softmax. The noise is a function of (trace seed, position in the output, token id) alone, so a
+verifier with its own prefill logits knows which token the prover had to take, up to the small
+difference of the logits. The margin of a claimed token is how much better the verifier's best score
+is, in units of unscaled logits: 0 for the same token, infinite outside the kept candidates.
+
+Results do not depend on the batch: a row alone gives what it gives among others. With equal logits
+they are equal on CPU and CUDA, bit for bit.
+
+Only few noises are computed in full. With v = (word + 1/2) / 2**32 and e = -log(1 - v), noise is
+-log e, the token taken has the least e / weight, and v <= e bounds that ratio from below for the price
+of one division; only tokens whose bound is below a known exact ratio get exact scores.
+"""
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from toploc.errors import InvalidLogits
+from toploc.filters import (
+    EDGE_LOGIT,
+    EDGE_MASS,
+    MASS_UNIT,
+    Candidates,
+    SamplingRule,
+    candidates,
+)
+from toploc.floats import gumbel_of, log64
+from toploc.philox import words_at, words_of_vocabulary
+from toploc.verdict import ProofVerdict, refuse
+
+__all__ = [
+    "EDGE_LOGIT",
+    "EDGE_MASS",
+    "SamplingLimits",
+    "SamplingRule",
+    "gumbel_noise",
+    "judge_sampling",
+    "margins",
+    "sample",
+]
+
+_BOUND_SLACK = 1.0 + 1e-4
+"""Covers the rounding of the float32 bounds (about 1e-5), which only choose what is looked at."""
+
+_BLOCK_VALUES = 1 << 18
+"""Rows are worked on in blocks of about this many values, to stay in the processor's cache."""
+
+
+@dataclass(frozen=True, slots=True)
+class SamplingLimits:
+    """Largest figures of an acceptable trace.
+
+    An honest float32 prefill moves logits by about 1e-5, so a margin above 1e-3 does not occur
+    and the mean of honest traces is about 1e-6. One wrong token of 100 with a margin of 0.2 or more
+    lifts the mean to 0.002; a margin over the clip counts by itself, and the share allows none in
+    fewer than 500 tokens. A substituted token whose score is nearer than that is a near tie: no
+    verifier can tell it from rounding in a half-precision model. For half-precision provers or
+    verifiers (honest mean 0.002 was seen) set limits from honest runs.
+    """
+
+    clip: float = 0.5
+    """Margins count at most this much in the mean."""
+    mean_margin: float = 0.002
+    over_share: float = 0.002
+    """Share of tokens with a margin over the clip or outside the kept candidates."""
+
+
+@torch.no_grad()
+def gumbel_noise(seeds: Tensor, positions: Tensor, token_ids: Tensor) -> Tensor:
+    """Noise [n, m] in float32 for seeds [n], positions [n] and token ids [n, m]."""
+    return gumbel_of(words_at(seeds, positions, token_ids))
+
+
+@torch.no_grad()
+def sample(
+    logits: Tensor, seeds: Tensor, positions: Tensor, rule: SamplingRule
+) -> tuple[Tensor, Tensor]:
+    """Draw a token for each row of logits [n, V], float32.
+
+    Returns the ids [n], int64, and their log-probabilities [n], float32, in the distribution drawn
+    from: softmax of the scaled logits over the kept candidates; for greedy, of all unscaled logits.
+    """
+    _check_rows(logits, seeds, positions)
+    ids, logprobs = [], []
+    for rows in _blocks(logits):
+        found = candidates(logits[rows], rule)
+        best, value = _best(found, seeds[rows], positions[rows], rule)
+        scaled = (value - found.largest[:, 0].to(torch.float64)) * rule.inverse_temperature
+        mass = found.total.to(torch.float64) * (1.0 / MASS_UNIT)
+        ids.append(best)
+        logprobs.append((scaled - log64(mass)).to(torch.float32))
+    if not ids:
+        return torch.empty(0, dtype=torch.int64), torch.empty(0)
+    return torch.cat(ids), torch.cat(logprobs).clamp_(max=0.0)
+
+
+@torch.no_grad()
+def margins(
+    logits: Tensor, token_ids: Tensor, seed: int, rule: SamplingRule, start: int = 0
+) -> Tensor:
+    """Margins [n], float32, of claimed tokens [n] at positions start, start + 1, ...
+
+    0 where the verifier takes the same token; infinite for a token outside the kept candidates (by
+    more than the edge tolerances of `toploc.filters`) or outside the vocabulary.
+    """
+    n, vocabulary = logits.shape if logits.dim() == 2 else (-1, 0)
+    positions = torch.arange(start, start + max(n, 0), device=logits.device)
+    seeds = torch.full_like(positions, seed)
+    claimed = token_ids.to(device=logits.device, dtype=torch.int64)
+    _check_rows(logits, seeds, claimed)
+    known = (claimed >= 0) & (claimed < vocabulary)
+    claimed = torch.where(known, claimed, 0)
+    result = []
+    for rows in _blocks(logits):
+        found = candidates(logits[rows], rule)
+        best, best_logit = _best(found, seeds[rows], positions[rows], rule)
+        own = logits[rows].gather(1, claimed[rows, None])[:, 0]
+        both = torch.stack([best, claimed[rows]], 1)
+        gap = best_logit - own.to(torch.float64)
+        if not rule.greedy:
+            noise = gumbel_noise(seeds[rows], positions[rows], both).to(torch.float64)
+            gap = gap + rule.temperature * (noise[:, 0] - noise[:, 1])
+        outside = ~known[rows] | (own < found.edge) | (own == -math.inf)
+        gap = torch.where(best == both[:, 1], 0.0, gap.clamp(min=0.0))
+        result.append(torch.where(outside, math.inf, gap).to(torch.float32))
+    return torch.cat(result) if result else torch.empty(0)
+
+
+def judge_sampling(
+    margins: Tensor,
+    limits: SamplingLimits = SamplingLimits(),  # noqa: B008 (frozen)
+) -> ProofVerdict:
+    """Judge the margins of one trace. Fails closed: no tokens, NaN or negative margins are refused."""
+    values = margins.to(torch.float64)
+    if values.dim() != 1 or len(values) == 0:
+        return refuse(f"no_margins: shape {list(values.shape)}; at least one token is needed")
+    if not bool((values >= 0.0).all()):
+        return refuse("invalid_margins: a margin is NaN or negative")
+    over = values > limits.clip
+    mean = float(values.clamp(max=limits.clip).mean())
+    share = float(over.to(torch.float64).mean())
+    figures = {
+        "tokens": len(values),
+        "same_token_share": float((values == 0.0).to(torch.float64).mean()),
+        "margin_mean": mean,
+        "over_clip_share": share,
+        "outside": int(torch.isinf(values).sum()),
+    }
+    reasons = []
+    if not mean <= limits.mean_margin:
+        reasons.append(f"margin_mean: {mean:.4g}, allowed is {limits.mean_margin}")
+    if not share <= limits.over_share:
+        reasons.append(
+            f"over_clip_share: {int(over.sum())} of {len(values)} tokens are outside the kept "
+            f"candidates or over {limits.clip}, allowed is a share of {limits.over_share}"
+        )
+    return ProofVerdict(not reasons, tuple(reasons), figures)
+
+
+def _check_rows(logits: Tensor, *others: Tensor) -> None:
+    for other in others:
+        if logits.dim() != 2 or other.shape != (len(logits),):
+            raise InvalidLogits(
+                f"logits {list(logits.shape)} do not go with a tensor {list(other.shape)}; give "
+                "[rows, vocabulary] and one number per row"
+            )
+
+
+def _blocks(logits: Tensor) -> list[slice]:
+    """Slices of rows; on a GPU all rows at once."""
+    n, vocabulary = logits.shape
+    step = n if logits.is_cuda else max(1, _BLOCK_VALUES // vocabulary)
+    return [slice(i, min(i + step, n)) for i in range(0, n, max(step, 1))]
+
+
+def _best(
+    found: Candidates, seeds: Tensor, positions: Tensor, rule: SamplingRule
+) -> tuple[Tensor, Tensor]:
+    """Token id with the best score of each row, the lowest id among equals, and its float64 logit."""
+    if rule.greedy:
+        taken = found.logits.argmax(1)
+        return taken, found.logits.gather(1, taken[:, None])[:, 0].to(torch.float64)
+    if found.ids is None:
+        words = words_of_vocabulary(seeds, positions, found.logits.shape[1])
+    else:
+        words = words_at(seeds, positions, found.ids)
+    bound = words.to(torch.float32).add_(0.5).mul_(2.0**-32).div_(found.weights)
+    row, place = _contenders(bound, words)
+    return _exact_best(found, row, place, words, rule)
+
+
+def _contenders(bound: Tensor, words: Tensor) -> tuple[Tensor, Tensor]:
+    """Row and place of every token whose least possible ratio beats the best-looking token's ratio."""
+    least, first = bound.min(1, keepdim=True)
+    word = words.gather(1, first)
+    exact = torch.exp(-gumbel_of(word).to(torch.float64))
+    looseness = exact / ((word.to(torch.float64) + 0.5) * 2.0**-32)
+    limit = (least * looseness * _BOUND_SLACK).to(torch.float32)
+    row, place = torch.nonzero(bound <= limit, as_tuple=True)
+    return row, place
+
+
+def _exact_best(
+    found: Candidates, row: Tensor, place: Tensor, words: Tensor, rule: SamplingRule
+) -> tuple[Tensor, Tensor]:
+    n = len(found.logits)
+    logit = found.logits[row, place].to(torch.float64)
+    ids = place if found.ids is None else found.ids[row, place]
+    score = logit * rule.inverse_temperature + gumbel_of(words[row, place]).to(torch.float64)
+    best = torch.full((n,), -math.inf, dtype=torch.float64, device=row.device)
+    best.scatter_reduce_(0, row, score, "amax")
+    winner = score == best[row]
+    taken = torch.full((n,), torch.iinfo(torch.int64).max, device=row.device)
+    taken.scatter_reduce_(0, row[winner], ids[winner], "amin")
+    chosen = winner & (ids == taken[row])
+    value = torch.empty_like(best)
+    value[row[chosen]] = logit[chosen]
+    return taken, value
