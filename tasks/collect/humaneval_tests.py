@@ -61,6 +61,8 @@ def _arguments(call: ast.Call) -> list[Any]:
 
 def _as_json(value: Any) -> Any:
     """Results are compared as JSON, where a tuple is a list."""
+    if isinstance(value, dict):
+        return {key: _as_json(item) for key, item in value.items()}
     return list(map(_as_json, value)) if isinstance(value, list | tuple) else value
 
 

@@ -10,7 +10,7 @@ EASY: dict[str, dict[str, Any]] = {
     "complex_json_output": {"level": 1, "size": 2},
     "formatask": {"task": "copy", "words": 1, "extra_sentences": 0, "answers": "single"},
     "git_diff": {"level": 1},
-    "ifeval": {"size": 1},
+    "ifeval": {"constraint": "plain", "size": 1},
     "pydantic_adherance": {"depth": 0, "fields": 2, "easy": True},
     "reverse_text": {"min_words": 1, "max_words": 1},
     "unscramble_sentence": {"min_sentences": 3, "max_sentences": 3, "story": "clock"},
