@@ -2,9 +2,35 @@
 
 from __future__ import annotations
 
+import math
+from functools import lru_cache
+from typing import Any
+
 import pyarrow as pa
 
+from data_contracts import ids
+from data_contracts.errors import ContractError
+from data_contracts.expectations import check
 from data_contracts.fields import LOGPROBS, TEXT, TOKENS, optional, required
+from data_contracts.flags import parse_json, seed_recomputes
+from data_contracts.report import Report
+from data_contracts.rules import (
+    Contract,
+    Derived,
+    Rows,
+    Rule,
+    at_least,
+    holds,
+    in_set,
+    matches,
+    single,
+    unique,
+)
+
+STATUSES = ("ok", "prompt_too_long", "engine_error")
+FINISH_REASONS = ("stop", "length", "error")
+PROOF_BYTES = 258
+TOKENS_PER_PROOF = 32
 
 SCHEMA = pa.schema(
     [
@@ -32,3 +58,139 @@ SCHEMA = pa.schema(
         required("seconds", pa.float32()),
     ]
 )
+
+
+def proof_bytes(n_output: int) -> int:
+    """Bytes of proofs that go with so many output tokens."""
+    return PROOF_BYTES * math.ceil(n_output / TOKENS_PER_PROOF)
+
+
+def _sampling(text: str) -> dict[str, Any] | None:
+    parsed = parse_json(text)
+    try:
+        return ids.normal_sampling(parsed) if isinstance(parsed, dict) else None
+    except (ContractError, OverflowError):
+        return None
+
+
+def _within_max_tokens(rows: Rows) -> list[bool]:
+    parsed = [_sampling(text) for text in rows["sampling"]]
+    # A row whose parameters cannot be read is found by the rule about them.
+    return [
+        p is None or len(output) <= p["max_tokens"]
+        for p, output in zip(parsed, rows["output_ids"], strict=True)
+    ]
+
+
+def _outcome_agrees(status: str, finish: str, error: str | None) -> bool:
+    if status == "ok":
+        return finish != "error" and error is None
+    return finish == "error" and error is not None and bool(error.strip())
+
+
+def _trace_id_ok(rows: Rows, run_seed: int) -> list[bool]:
+    names = ("trace_id", "task_id", "model", "model_revision", "sampling", "sample_index")
+    flags = []
+    for trace, task, model, revision, sampling, index in zip(
+        *(rows[n] for n in names), strict=True
+    ):
+        parsed = _sampling(sampling)
+        flags.append(
+            parsed is None
+            or trace
+            == ids.trace_id(
+                task_id=task,
+                model=model,
+                model_revision=revision,
+                sampling=parsed,
+                run_seed=run_seed,
+                sample_index=index,
+            )
+        )
+    return flags
+
+
+_DERIVED: dict[str, Derived] = {
+    "seed_recomputes": lambda rows: [
+        seed_recomputes(*row) for row in zip(rows["trace_id"], rows["seed"], strict=True)
+    ],
+    "sampling_complete": lambda rows: [_sampling(text) is not None for text in rows["sampling"]],
+    "prompt_not_empty": lambda rows: [
+        status != "ok" or bool(prompt)
+        for status, prompt in zip(rows["status"], rows["prompt_ids"], strict=True)
+    ],
+    "tokens_not_negative": lambda rows: [
+        min(prompt, default=0) >= 0 and min(output, default=0) >= 0
+        for prompt, output in zip(rows["prompt_ids"], rows["output_ids"], strict=True)
+    ],
+    "logprob_per_token": lambda rows: [
+        len(output) == len(logprobs)
+        for output, logprobs in zip(rows["output_ids"], rows["logprobs"], strict=True)
+    ],
+    # Rounding may leave a log-probability a hair above zero.
+    "logprobs_ok": lambda rows: [
+        all(math.isfinite(p) and p <= 1e-3 for p in logprobs) for logprobs in rows["logprobs"]
+    ],
+    "within_max_tokens": _within_max_tokens,
+    "outcome_agrees": lambda rows: [
+        _outcome_agrees(*row)
+        for row in zip(rows["status"], rows["finish_reason"], rows["error"], strict=True)
+    ],
+    "seconds_ok": lambda rows: [math.isfinite(s) and s >= 0 for s in rows["seconds"]],
+    "proofs_complete": lambda rows: [
+        len(proofs) == proof_bytes(len(output))
+        for proofs, output in zip(rows["proofs"], rows["output_ids"], strict=True)
+    ],
+    "is_ok": lambda rows: [float(status == "ok") for status in rows["status"]],
+}
+
+_RULES = (
+    unique("trace_id"),
+    single("model"),
+    single("model_revision"),
+    matches("trace_id", ids.ID_PATTERN, "32 lower-case hex characters"),
+    matches("task_id", ids.ID_PATTERN, "32 lower-case hex characters"),
+    at_least("sample_index", 0),
+    in_set("status", STATUSES),
+    in_set("finish_reason", FINISH_REASONS),
+    matches("engine", r"\S", "must not be blank"),
+    holds("seed_recomputes", "quarantine", "the seed comes from the trace id"),
+    holds("sampling_complete", "quarantine", f"JSON with exactly {', '.join(ids.SAMPLING_KEYS)}"),
+    holds("prompt_not_empty", "quarantine", "an answer has a prompt"),
+    holds("tokens_not_negative", "quarantine", "token ids are not negative"),
+    holds("logprob_per_token", "quarantine", "one log-probability per output token"),
+    holds("logprobs_ok", "quarantine", "log-probabilities are finite and not above zero"),
+    holds("within_max_tokens", "quarantine", "no more output tokens than max_tokens"),
+    holds(
+        "outcome_agrees",
+        "quarantine",
+        "ok goes with stop or length and no error, else error and its text",
+    ),
+    holds("seconds_ok", "quarantine", "a finite time that is not negative"),
+    # Only a warning: a trace without proofs gets its verdict, a rejection, from validation.
+    holds("proofs_complete", "warn", "258 bytes of proofs per started 32 output tokens"),
+    Rule(
+        "ok_share",
+        "ExpectColumnMeanToBeBetween",
+        {"column": "is_ok", "min_value": 0.5},
+        "warn",
+        "at least half of a shard's traces are ok",
+    ),
+)
+
+CONTRACT = Contract(name="traces", schema=SCHEMA, rules=_RULES, derived=_DERIVED)
+
+
+@lru_cache(maxsize=8)
+def _with_run_seed(run_seed: int) -> Contract:
+    rule = holds("trace_id_recomputes", "quarantine", "must be the hash of what the trace is of")
+    derived = {**_DERIVED, "trace_id_recomputes": lambda rows: _trace_id_ok(rows, run_seed)}
+    return Contract(name="traces", schema=SCHEMA, rules=(*_RULES, rule), derived=derived)
+
+
+def validate(table: pa.Table, run_seed: int | None = None) -> Report:
+    """What the contract says about a traces table.
+
+    The run's seed is not a column; with it the trace ids are computed again too.
+    """
+    return check(CONTRACT if run_seed is None else _with_run_seed(run_seed), table)
