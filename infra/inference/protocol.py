@@ -89,6 +89,13 @@ class Engine(Protocol):
     model_id: str
     revision: str
     name: str
+    eos_ids: frozenset[int]
+    """Tokens that end a completion."""
+
+    @property
+    def context_length(self) -> int:
+        """Tokens of prompt and output together."""
+        ...
 
     def render(self, messages: list[Message]) -> tuple[list[int], str]:
         """Prompt ids with the generation prompt, and the text that the template opened."""

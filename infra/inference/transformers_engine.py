@@ -48,7 +48,7 @@ class TransformersEngine:
         self.revision = revision
         self._tokenizer = ChatTokenizer(Path(model_dir), model_id)
         self._model: loading.CausalModel | None = loading.load(Path(model_dir), model_id, dtype)
-        self._eos_ids = self._model.eos_ids | self._tokenizer.eos_ids
+        self.eos_ids = self._model.eos_ids | self._tokenizer.eos_ids
 
     @property
     def context_length(self) -> int:
@@ -75,7 +75,7 @@ class TransformersEngine:
         done: dict[str, Completion] = {}
 
         def ended(row: Row) -> bool:
-            return row.output_ids[-1] in self._eos_ids or stops.hit(row.output_ids)
+            return row.output_ids[-1] in self.eos_ids or stops.hit(row.output_ids)
 
         def finished(row: Row) -> None:
             seconds = time.perf_counter() - started
@@ -115,7 +115,7 @@ class TransformersEngine:
 
     def _completion(self, row: Row, stops: StopWatcher, seconds: float) -> Completion:
         ids = row.output_ids
-        shown = ids[:-1] if ids and ids[-1] in self._eos_ids else ids
+        shown = ids[:-1] if ids and ids[-1] in self.eos_ids else ids
         opened = self._tokenizer.opened_prefix(row.request.prompt_ids)
         return Completion(
             trace_id=row.request.trace_id,
