@@ -75,7 +75,7 @@ def collect_tasks(config: CollectConfig, store: Store, layout: RunLayout) -> Man
     info = {
         "counts": count.info(),
         "by_task_type": _tally(table["task_type"].to_pylist()),
-        "by_source": _tally(source.partition(":")[0] for source in table["source"].to_pylist()),
+        "by_source": _tally(table["source"].to_pylist()),
     }
     return commit_table(
         store, layout.tasks, table, schema=contract.SCHEMA, producer=STAGE, info=info

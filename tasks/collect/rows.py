@@ -4,7 +4,6 @@ Invariant: every raw row comes out as exactly one task row or one `Bad` with the
 Rows are untrusted: nothing in them may raise, and text is made valid UTF-8 before it is stored.
 """
 
-import ast
 import json
 from dataclasses import dataclass
 from typing import Any
@@ -18,7 +17,6 @@ from tasks.collect.gold import derive_gold
 
 _ROLES = ("system", "user", "assistant", "tool")
 _OWN_KEYS = ("problem_id", "task_type", "prompt", "verification_info", "metadata", "gold", "source")
-_LITERAL_LIMIT = 1_000_000  # characters; longer Python literals are not worth a parser's memory
 
 
 @dataclass(frozen=True)
@@ -26,7 +24,14 @@ class Raw:
     """A row as its source gave it."""
 
     row: dict[str, Any]
-    origin: str
+    source: str
+    place: int = 0
+    """Line or row number in the source, from 1, where it has one."""
+
+    @property
+    def origin(self) -> str:
+        """Where the row stands, for the quarantine."""
+        return f"{self.source}:{self.place}" if self.place else self.source
 
 
 @dataclass(frozen=True)
@@ -78,7 +83,7 @@ def _build(raw: Raw) -> dict[str, Any]:
     return {
         "task_id": identity,
         "problem_id": _problem_id(row.get("problem_id"), identity),
-        "source": clean_text(raw.origin),
+        "source": clean_text(raw.source),
         "task_type": task_type,
         "prompt": prompt,
         "verification_info": info_text,
@@ -123,15 +128,12 @@ def _info(info: object) -> dict[str, Any]:
 
 def _parse_info(text: str) -> object:
     try:
-        return strict_json.loads(text)
-    except strict_json.Invalid as error:
-        problem = str(error)
-    if len(text) <= _LITERAL_LIMIT:
         try:
-            return ast.literal_eval(text)
-        except (ValueError, SyntaxError, MemoryError, RecursionError, TypeError):
-            pass
-    raise _Unfit(f"bad_verification_info: {problem}")
+            return strict_json.loads(text)
+        except strict_json.NotJson:
+            return strict_json.loads_literal(text)
+    except strict_json.Invalid as error:
+        raise _Unfit(f"bad_verification_info: {error}") from None
 
 
 def _metadata(row: dict[str, Any], repaired: bool) -> str:

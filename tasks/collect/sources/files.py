@@ -52,23 +52,26 @@ def _lines(uri: str) -> Iterator[Raw | Bad]:
         number = 0
         while True:
             number += 1
-            origin = f"{uri}:{number}"
             try:
                 line = file.readline(MAX_LINE)
             except (OSError, EOFError, zlib.error) as error:
-                yield Bad({}, f"broken_file: nothing readable from here on: {error}", origin)
+                reason = f"broken_file: nothing readable from here on: {error}"
+                yield Bad({}, reason, f"{uri}:{number}")
                 return
             if not line:
                 return
             if len(line) == MAX_LINE and not line.endswith(b"\n"):
                 text = line[:1000].decode("utf-8", "backslashreplace")
-                yield Bad({"line": text}, f"line_too_long: over {MAX_LINE} bytes", origin)
+                yield Bad(
+                    {"line": text}, f"line_too_long: over {MAX_LINE} bytes", f"{uri}:{number}"
+                )
                 return
             if line.strip():
-                yield _row(line, origin)
+                yield _row(line, uri, number)
 
 
-def _row(line: bytes, origin: str) -> Raw | Bad:
+def _row(line: bytes, uri: str, number: int) -> Raw | Bad:
+    origin = f"{uri}:{number}"
     try:
         text = line.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -80,7 +83,7 @@ def _row(line: bytes, origin: str) -> Raw | Bad:
         return Bad({"line": text}, f"bad_json: {error}", origin)
     if not isinstance(row, dict):
         return Bad({"line": text}, f"wrong_type: a {type(row).__name__}, not an object", origin)
-    return Raw(row, origin)
+    return Raw(row, uri, number)
 
 
 def _parquet(uri: str) -> Iterator[Raw | Bad]:
@@ -101,5 +104,5 @@ def _parquet(uri: str) -> Iterator[Raw | Bad]:
                 yield Bad({}, reason, f"{uri}:{first + 1}")
                 rows = []
             for place, row in enumerate(rows, first + 1):
-                yield Raw(row, f"{uri}:{place}")
+                yield Raw(row, uri, place)
             first += count

@@ -28,11 +28,12 @@ def read(source: DatasetSource) -> Iterator[Raw | Bad]:
 
 
 def _rows(rows: Iterator[dict[str, object]], source: DatasetSource) -> Iterator[Raw | Bad]:
+    name = "/".join(part for part in (source.path, source.name, source.split) if part)
     place = 0
     try:
         for row in islice(rows, source.limit or None):
             place += 1
-            yield Raw(dict(row), f"{source.path}/{source.split}:{place}")
+            yield Raw(dict(row), name, place)
     except Exception as error:  # readers of other formats raise their own types
-        origin = f"{source.path}/{source.split}:{place + 1}"
+        origin = f"{name}:{place + 1}"
         yield Bad({}, f"broken_file: nothing readable from here on: {error!r}"[:400], origin)

@@ -16,14 +16,14 @@ PUBLIC = {
 
 def _task(**changes):
     row = {**PUBLIC, **changes}
-    task = to_task(Raw({k: v for k, v in row.items() if v is not ...}, "here:1"))
+    task = to_task(Raw({k: v for k, v in row.items() if v is not ...}, "here", 1))
     assert isinstance(task, dict), task
     return task
 
 
 def _reason(**changes):
     row = {k: v for k, v in {**PUBLIC, **changes}.items() if v is not ...}
-    bad = to_task(Raw(row, "here:1"))
+    bad = to_task(Raw(row, "here", 1))
     assert isinstance(bad, Bad)
     assert bad.row is row and bad.origin == "here:1"
     return bad.reason
@@ -36,7 +36,7 @@ def test_a_public_row_loads_as_it_is():
     assert task["gold"] == "\\boxed{1}"
     assert task["problem_id"] == "vfmath_1"
     assert task["binary"] is True
-    assert task["source"] == "here:1"
+    assert task["source"] == "here"
 
 
 def test_the_id_does_not_depend_on_the_form_of_the_row():
@@ -110,6 +110,11 @@ def test_duplicate_keys_are_refused_not_read_as_a_python_literal():
     assert _reason(verification_info='{"ground_truth": 1, "ground_truth": 2}').startswith(
         "bad_verification_info: the key 'ground_truth' stands twice"
     )
+
+
+def test_duplicate_keys_of_python_literals_are_refused_too():
+    reason = _reason(verification_info="{'ground_truth': 1, 'ground_truth': 2}")
+    assert reason == "bad_verification_info: a key stands twice in one object"
 
 
 def test_numbers_too_long_and_nesting_too_deep_are_refused():
