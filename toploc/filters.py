@@ -14,7 +14,7 @@ from torch import Tensor
 
 from toploc.errors import InvalidLogits, InvalidSettings
 from toploc.floats import exp32
-from toploc.select import ordered_keys, top_k
+from toploc.select import leading
 
 MASS_UNIT = 2.0**40
 
@@ -27,6 +27,9 @@ EDGE_MASS = 1e-4
 within these distances (unscaled logits; share of mass for top-p) of the cut counts as inside."""
 
 _FIRST_WIDTH = 128
+"""How many of the largest logits top-p looks at first."""
+
+_BLOCK_VALUES = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +74,6 @@ class Candidates:
     logits: Tensor
     weights: Tensor
     """float32 exp(scaled logit - largest scaled logit); 0 for what was dropped."""
-    kept: Tensor
     largest: Tensor
     """Largest logit [n, 1]."""
     total: Tensor
@@ -80,12 +82,15 @@ class Candidates:
     """A claimed token counts as kept from this logit on [n]."""
 
 
+def row_blocks(logits: Tensor) -> list[slice]:
+    """Slices of rows that fit a processor's cache; on a GPU all rows at once."""
+    n, vocabulary = logits.shape
+    step = n if logits.is_cuda else _BLOCK_VALUES // vocabulary
+    return [slice(i, i + max(step, 1)) for i in range(0, n, max(step, 1))]
+
+
 def candidates(logits: Tensor, rule: SamplingRule) -> Candidates:
-    """Apply the rule's filters to logits [n, V], float32."""
-    if logits.dim() != 2 or logits.dtype != torch.float32 or logits.shape[1] == 0:
-        raise InvalidLogits(
-            f"logits are {logits.dtype} {list(logits.shape)}; give float32 [rows, vocabulary]"
-        )
+    """Apply the rule's filters to logits [n, V], float32, n > 0."""
     largest = logits.amax(1, keepdim=True)
     if not torch.isfinite(largest).all():
         row = int(torch.nonzero(~torch.isfinite(largest[:, 0]))[0])
@@ -94,17 +99,25 @@ def candidates(logits: Tensor, rule: SamplingRule) -> Candidates:
             "forbidden tokens) are needed: look for overflow in the model"
         )
     vocabulary = logits.shape[1]
-    if rule.greedy:
-        return _weighed(None, logits, largest, rule, logits > -math.inf)
-    if 0 < rule.top_k < vocabulary:
-        ids = top_k(ordered_keys(logits), rule.top_k)
-        values = logits.gather(1, ids)
-        found = _weighed(ids, values, largest, rule, _min_p(values, largest, rule))
-        return _top_p(found, found.total, rule) if rule.top_p < 1.0 else found
-    everything = _weighed(None, logits, largest, rule, _min_p(logits, largest, rule))
-    if rule.top_p == 1.0:
-        return everything
-    return _top_p_of_vocabulary(everything, rule)
+    top_k = min(rule.top_k or vocabulary, vocabulary)
+    if top_k < vocabulary and not rule.greedy:
+        ids, counts = leading(logits, top_k)
+        return _cut(logits, largest, ids[:, :top_k], counts.clamp(max=top_k), None, rule)[0]
+    least = _least_kept(logits, largest, rule)
+    weights = torch.empty_like(logits)
+    total = torch.empty(len(logits), dtype=torch.int64, device=logits.device)
+    for rows in row_blocks(logits):
+        weights[rows] = _weights(logits[rows], largest[rows], least[rows], rule)
+        total[rows] = masses(weights[rows]).sum(1)
+    if rule.top_p == 1.0 or rule.greedy:
+        return Candidates(None, logits, weights, largest, total, least[:, 0] - EDGE_LOGIT)
+    width = _FIRST_WIDTH
+    while True:
+        ids, counts = leading(logits, min(width, vocabulary))
+        found, seen = _cut(logits, largest, ids, counts, total, rule)
+        if width >= vocabulary or bool((seen >= total * (rule.top_p + EDGE_MASS)).all()):
+            return found
+        width *= 8
 
 
 def masses(weights: Tensor) -> Tensor:
@@ -112,64 +125,44 @@ def masses(weights: Tensor) -> Tensor:
     return (weights * MASS_UNIT).to(torch.int64)
 
 
-def _min_p(logits: Tensor, largest: Tensor, rule: SamplingRule) -> Tensor:
-    """Tokens with at least min_p times the largest probability, -inf never."""
-    if rule.min_p == 0.0:
-        return logits > -math.inf
-    return logits >= largest + rule.temperature * math.log(rule.min_p)
+def _least_kept(logits: Tensor, largest: Tensor, rule: SamplingRule) -> Tensor:
+    """Logit of min_p times the largest probability [n, 1]; -inf without min-p."""
+    if rule.min_p == 0.0 or rule.greedy:
+        return torch.full_like(largest, -math.inf)
+    return largest + rule.temperature * math.log(rule.min_p)
 
 
-def _weighed(
-    ids: Tensor | None, logits: Tensor, largest: Tensor, rule: SamplingRule, kept: Tensor
-) -> Candidates:
+def _weights(logits: Tensor, largest: Tensor, least: Tensor, rule: SamplingRule) -> Tensor:
     weights = exp32((logits - largest) * rule.inverse_temperature)
-    if rule.min_p > 0.0 or ids is not None:
-        weights = weights * kept
-        lowest = torch.where(kept, logits, math.inf).amin(1) - EDGE_LOGIT
-    else:
-        lowest = torch.full_like(largest[:, 0], -math.inf)
-    total = masses(weights).sum(1)
-    return Candidates(ids, logits, weights, kept, largest, total, lowest)
+    return weights.mul_(logits >= least) if rule.min_p > 0.0 else weights
 
 
-def _top_p_of_vocabulary(everything: Candidates, rule: SamplingRule) -> Candidates:
-    """Top-p over the whole vocabulary: look at ever more of the largest until the mass is there."""
-    keys = ordered_keys(everything.logits)
-    vocabulary = keys.shape[1]
-    width = min(_FIRST_WIDTH, vocabulary)
-    while True:
-        ids = top_k(keys, width)
-        found = Candidates(
-            ids,
-            everything.logits.gather(1, ids),
-            everything.weights.gather(1, ids),
-            everything.kept.gather(1, ids),
-            everything.largest,
-            everything.total,
-            everything.edge,
-        )
-        seen = masses(found.weights).sum(1).to(torch.float64)
-        wanted = everything.total.to(torch.float64) * min(rule.top_p + EDGE_MASS, 1.0)
-        if width == vocabulary or bool((seen >= wanted).all()):
-            return _top_p(found, everything.total, rule)
-        width = min(width * 8, vocabulary)
+def _cut(
+    logits: Tensor,
+    largest: Tensor,
+    ids: Tensor,
+    counts: Tensor,
+    total: Tensor | None,
+    rule: SamplingRule,
+) -> tuple[Candidates, Tensor]:
+    """Min-p and top-p among the first `counts` of `ids`, which go from the largest logit downwards.
 
-
-def _top_p(found: Candidates, total: Tensor, rule: SamplingRule) -> Candidates:
-    """Drop tokens, largest first in `found`, before which top_p of the mass `total` has been seen."""
-    mass = masses(found.weights)
-    before = (torch.cumsum(mass, 1) - mass).to(torch.float64)
-    share = total.to(torch.float64)[:, None]
-    kept = found.kept & (before < share * rule.top_p)
-    near = found.kept & (before < share * (rule.top_p + EDGE_MASS))
-    weights = found.weights * kept
-    edge = torch.where(near, found.logits, math.inf).amin(1) - EDGE_LOGIT
-    return Candidates(
-        found.ids,
-        found.logits,
-        weights,
-        kept,
-        found.largest,
-        masses(weights).sum(1),
-        edge,
-    )
+    `total` is the mass that top_p is a share of; by default that of these tokens. Returns their mass
+    too: above that share, what lies beyond them cannot be kept.
+    """
+    values = logits.gather(1, ids)
+    least = _least_kept(logits, largest, rule)
+    valid = torch.arange(ids.shape[1], device=ids.device) < counts[:, None]
+    valid &= values >= least
+    weights = _weights(values, largest, least, rule).mul_(valid)
+    mass = masses(weights)
+    running = torch.cumsum(mass, 1)
+    seen = running[:, -1]
+    share = (seen if total is None else total).to(torch.float64)[:, None]
+    before = (running - mass).to(torch.float64)
+    if rule.top_p < 1.0:
+        weights.mul_(before < share * rule.top_p)
+        valid &= before < share * (rule.top_p + EDGE_MASS)
+    edge = torch.where(valid, values, math.inf).amin(1) - EDGE_LOGIT
+    kept = masses(weights).sum(1)
+    return Candidates(ids, values, weights, largest, kept, edge), seen

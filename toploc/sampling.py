@@ -28,6 +28,7 @@ from toploc.filters import (
     Candidates,
     SamplingRule,
     candidates,
+    row_blocks,
 )
 from toploc.floats import gumbel_of, log64
 from toploc.philox import words_at, words_of_vocabulary
@@ -46,9 +47,6 @@ __all__ = [
 
 _BOUND_SLACK = 1.0 + 1e-4
 """Covers the rounding of the float32 bounds (about 1e-5), which only choose what is looked at."""
-
-_BLOCK_VALUES = 1 << 18
-"""Rows are worked on in blocks of about this many values, to stay in the processor's cache."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,17 +84,13 @@ def sample(
     from: softmax of the scaled logits over the kept candidates; for greedy, of all unscaled logits.
     """
     _check_rows(logits, seeds, positions)
-    ids, logprobs = [], []
-    for rows in _blocks(logits):
-        found = candidates(logits[rows], rule)
-        best, value = _best(found, seeds[rows], positions[rows], rule)
-        scaled = (value - found.largest[:, 0].to(torch.float64)) * rule.inverse_temperature
-        mass = found.total.to(torch.float64) * (1.0 / MASS_UNIT)
-        ids.append(best)
-        logprobs.append((scaled - log64(mass)).to(torch.float32))
-    if not ids:
-        return torch.empty(0, dtype=torch.int64), torch.empty(0)
-    return torch.cat(ids), torch.cat(logprobs).clamp_(max=0.0)
+    if len(logits) == 0:
+        return seeds.new_empty(0, dtype=torch.int64), logits.new_empty(0)
+    found = candidates(logits, rule)
+    ids, value = _best(found, seeds, positions, rule)
+    scaled = (value - found.largest[:, 0].to(torch.float64)) * rule.inverse_temperature
+    mass = found.total.to(torch.float64) * (1.0 / MASS_UNIT)
+    return ids, (scaled - log64(mass)).to(torch.float32).clamp_(max=0.0)
 
 
 @torch.no_grad()
@@ -108,27 +102,25 @@ def margins(
     0 where the verifier takes the same token; infinite for a token outside the kept candidates (by
     more than the edge tolerances of `toploc.filters`) or outside the vocabulary.
     """
-    n, vocabulary = logits.shape if logits.dim() == 2 else (-1, 0)
-    positions = torch.arange(start, start + max(n, 0), device=logits.device)
-    seeds = torch.full_like(positions, seed)
     claimed = token_ids.to(device=logits.device, dtype=torch.int64)
+    positions = torch.arange(start, start + len(claimed), device=logits.device)
+    seeds = torch.full_like(positions, seed)
     _check_rows(logits, seeds, claimed)
-    known = (claimed >= 0) & (claimed < vocabulary)
+    if len(logits) == 0:
+        return logits.new_empty(0)
+    known = (claimed >= 0) & (claimed < logits.shape[1])
     claimed = torch.where(known, claimed, 0)
-    result = []
-    for rows in _blocks(logits):
-        found = candidates(logits[rows], rule)
-        best, best_logit = _best(found, seeds[rows], positions[rows], rule)
-        own = logits[rows].gather(1, claimed[rows, None])[:, 0]
-        both = torch.stack([best, claimed[rows]], 1)
-        gap = best_logit - own.to(torch.float64)
-        if not rule.greedy:
-            noise = gumbel_noise(seeds[rows], positions[rows], both).to(torch.float64)
-            gap = gap + rule.temperature * (noise[:, 0] - noise[:, 1])
-        outside = ~known[rows] | (own < found.edge) | (own == -math.inf)
-        gap = torch.where(best == both[:, 1], 0.0, gap.clamp(min=0.0))
-        result.append(torch.where(outside, math.inf, gap).to(torch.float32))
-    return torch.cat(result) if result else torch.empty(0)
+    found = candidates(logits, rule)
+    best, best_logit = _best(found, seeds, positions, rule)
+    own = logits.gather(1, claimed[:, None])[:, 0]
+    gap = best_logit - own.to(torch.float64)
+    if not rule.greedy:
+        both = torch.stack([best, claimed], 1)
+        noise = gumbel_noise(seeds, positions, both).to(torch.float64)
+        gap = gap + rule.temperature * (noise[:, 0] - noise[:, 1])
+    gap = torch.where(best == claimed, 0.0, gap.clamp(min=0.0))
+    outside = ~known | (own < found.edge) | (own == -math.inf)
+    return torch.where(outside, math.inf, gap).to(torch.float32)
 
 
 def judge_sampling(
@@ -163,19 +155,16 @@ def judge_sampling(
 
 
 def _check_rows(logits: Tensor, *others: Tensor) -> None:
+    if logits.dim() != 2 or logits.dtype != torch.float32 or logits.shape[1] == 0:
+        raise InvalidLogits(
+            f"logits are {logits.dtype} {list(logits.shape)}; give float32 [rows, vocabulary]"
+        )
     for other in others:
-        if logits.dim() != 2 or other.shape != (len(logits),):
+        if other.shape != (len(logits),):
             raise InvalidLogits(
-                f"logits {list(logits.shape)} do not go with a tensor {list(other.shape)}; give "
-                "[rows, vocabulary] and one number per row"
+                f"logits {list(logits.shape)} do not go with a tensor {list(other.shape)}; give one "
+                "number per row"
             )
-
-
-def _blocks(logits: Tensor) -> list[slice]:
-    """Slices of rows; on a GPU all rows at once."""
-    n, vocabulary = logits.shape
-    step = n if logits.is_cuda else max(1, _BLOCK_VALUES // vocabulary)
-    return [slice(i, min(i + step, n)) for i in range(0, n, max(step, 1))]
 
 
 def _best(
@@ -185,37 +174,40 @@ def _best(
     if rule.greedy:
         taken = found.logits.argmax(1)
         return taken, found.logits.gather(1, taken[:, None])[:, 0].to(torch.float64)
-    if found.ids is None:
-        words = words_of_vocabulary(seeds, positions, found.logits.shape[1])
-    else:
-        words = words_at(seeds, positions, found.ids)
-    bound = words.to(torch.float32).add_(0.5).mul_(2.0**-32).div_(found.weights)
-    row, place = _contenders(bound, words)
-    return _exact_best(found, row, place, words, rule)
+    parts = []
+    for rows in row_blocks(found.logits):
+        if found.ids is None:
+            words = words_of_vocabulary(seeds[rows], positions[rows], found.logits.shape[1])
+        else:
+            words = words_at(seeds[rows], positions[rows], found.ids[rows])
+        row, place = _contenders(words, found.weights[rows])
+        parts.append((row + rows.start, place, words[row, place]))
+    row, place, word = (torch.cat(column) for column in zip(*parts, strict=True))
+    return _exact_best(found, row, place, word, rule)
 
 
-def _contenders(bound: Tensor, words: Tensor) -> tuple[Tensor, Tensor]:
-    """Row and place of every token whose least possible ratio beats the best-looking token's ratio."""
-    least, first = bound.min(1, keepdim=True)
-    word = words.gather(1, first)
-    exact = torch.exp(-gumbel_of(word).to(torch.float64))
-    looseness = exact / ((word.to(torch.float64) + 0.5) * 2.0**-32)
-    limit = (least * looseness * _BOUND_SLACK).to(torch.float32)
+def _contenders(words: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
+    """Row and place of every token that may have the best score."""
+    bound = words.to(torch.float32).add_(0.5).mul_(2.0**-32).div_(weights)
+    # The token with the least bound has weight <= 1, so v <= least, and its exact ratio is at most
+    # -log(1 - least), since -log(1 - v) / v grows with v.
+    least = bound.amin(1, keepdim=True).to(torch.float64).clamp_(max=1.0 - 2.0**-33)
+    limit = (torch.log1p(-least) * -_BOUND_SLACK).to(torch.float32)
     row, place = torch.nonzero(bound <= limit, as_tuple=True)
     return row, place
 
 
 def _exact_best(
-    found: Candidates, row: Tensor, place: Tensor, words: Tensor, rule: SamplingRule
+    found: Candidates, row: Tensor, place: Tensor, word: Tensor, rule: SamplingRule
 ) -> tuple[Tensor, Tensor]:
+    """The best of the contenders, by their exact scores."""
     n = len(found.logits)
     logit = found.logits[row, place].to(torch.float64)
     ids = place if found.ids is None else found.ids[row, place]
-    score = logit * rule.inverse_temperature + gumbel_of(words[row, place]).to(torch.float64)
-    best = torch.full((n,), -math.inf, dtype=torch.float64, device=row.device)
-    best.scatter_reduce_(0, row, score, "amax")
+    score = logit * rule.inverse_temperature + gumbel_of(word).to(torch.float64)
+    best = score.new_full((n,), -math.inf).scatter_reduce_(0, row, score, "amax")
     winner = score == best[row]
-    taken = torch.full((n,), torch.iinfo(torch.int64).max, device=row.device)
+    taken = ids.new_full((n,), torch.iinfo(torch.int64).max)
     taken.scatter_reduce_(0, row[winner], ids[winner], "amin")
     chosen = winner & (ids == taken[row])
     value = torch.empty_like(best)

@@ -19,15 +19,25 @@ def magnitude_keys(values: Tensor) -> Tensor:
 
 
 def ordered_keys(values: Tensor) -> Tensor:
-    """Integers that order float32 values (not NaN) as the values are ordered."""
-    bits = values.contiguous().view(torch.int32)
+    """Integers that order float32 values (not NaN) as the values are ordered; -0 precedes 0."""
+    bits = values.view(torch.int32)
     return bits ^ ((bits >> 31) & 0x7FFFFFFF)
 
 
 def top_k(keys: Tensor, k: int) -> Tensor:
-    """Columns [rows, k] of the k largest integer keys [rows, n]: by key downwards, then by column.
+    """Columns [rows, k] of the k largest keys [rows, n]: by key downwards, then by column.
 
     Requires 1 <= k <= n.
+    """
+    columns, _ = leading(keys, k)
+    return columns[:, :k]
+
+
+def leading(keys: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """At least the k largest keys (integers or float32) of each row, and all that tie with the last.
+
+    Returns columns [rows, width], ordered as in `top_k`, and their number in each row [rows]; places
+    beyond that number hold some other columns.
     """
     rows, n = keys.shape
     width = min(_WIDEST_BLOCK, n // (4 * k))
@@ -39,12 +49,14 @@ def top_k(keys: Tensor, k: int) -> Tensor:
     # Stable sorts from the least significant criterion to the most significant one.
     order = torch.argsort(column)
     row, column = row[order], column[order]
-    key = keys[row, column].to(torch.int64)
+    key = keys[row, column]
+    key = (ordered_keys(key) if key.is_floating_point() else key).to(torch.int64)
     order = torch.argsort((row << 32) - key, stable=True)
-    row, column = row[order], column[order]
+    column = column[order]
     counts = torch.bincount(row, minlength=rows)
     starts = torch.cumsum(counts, 0) - counts
-    return column[starts[:, None] + torch.arange(k, device=keys.device)]
+    places = starts[:, None] + torch.arange(int(counts.max()), device=keys.device)
+    return column[places.clamp_(max=len(column) - 1)], counts
 
 
 def _candidates(keys: Tensor, k: int, width: int) -> tuple[Tensor, Tensor]:
@@ -56,8 +68,7 @@ def _candidates(keys: Tensor, k: int, width: int) -> tuple[Tensor, Tensor]:
     bound = maxima.topk(k, dim=1, sorted=True).values[:, -1]
     row, block = torch.nonzero(maxima >= bound[:, None], as_tuple=True)
     entry, place = torch.nonzero(body[row, :, block] >= bound[row, None], as_tuple=True)
-    tail = torch.arange(blocks * width, n, device=keys.device)
-    all_rows = torch.arange(rows, device=keys.device).repeat_interleave(len(tail))
-    row = torch.cat([row[entry], all_rows])
-    column = torch.cat([place * blocks + block[entry], tail.repeat(rows)])
+    tail_row, tail = torch.nonzero(keys[:, blocks * width :] >= bound[:, None], as_tuple=True)
+    row = torch.cat([row[entry], tail_row])
+    column = torch.cat([place * blocks + block[entry], tail + blocks * width])
     return row, column
