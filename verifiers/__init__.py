@@ -1,0 +1,22 @@
+"""Verifiers: task_type -> scorer of a completion, by fixed rules (see README.md here).
+
+`score` never raises for what a row or a completion holds, and never hangs.
+"""
+
+from verifiers.errors import UnknownTaskType, VerifiersError
+from verifiers.pool import score_many
+from verifiers.registry import is_binary, task_types
+from verifiers.result import Score
+from verifiers.scoring import score
+from verifiers.selftest import self_test
+
+__all__ = [
+    "Score",
+    "UnknownTaskType",
+    "VerifiersError",
+    "is_binary",
+    "score",
+    "score_many",
+    "self_test",
+    "task_types",
+]

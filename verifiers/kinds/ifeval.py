@@ -1,0 +1,50 @@
+"""R12: `ifeval`, constraint functions of the public data, each by its own definition.
+
+An unknown function, a missing argument or an argument that means nothing is the row's
+fault, never true. The functions live in ifeval_functions.py.
+"""
+
+import inspect
+from typing import Any
+
+from verifiers.errors import RowFault
+from verifiers.kinds.base import Info, Kind
+from verifiers.kinds.ifeval_functions import FUNCTIONS
+from verifiers.result import Outcome, judged
+
+
+def _arguments(name: str, truth: dict[str, Any]) -> dict[str, Any]:
+    parameters = list(inspect.signature(FUNCTIONS[name]).parameters)[1:]
+    missing = [key for key in parameters if truth.get(key) is None]
+    if missing:
+        raise RowFault(f"{name} needs the argument {', '.join(missing)}")
+    return {key: truth[key] for key in parameters}
+
+
+def _judge(answer: str, info: Info) -> Outcome:
+    truth = info.get("ground_truth")
+    if not isinstance(truth, dict):
+        raise RowFault(f"verification_info.ground_truth must be an object, got {truth!r:.80}")
+    name = truth.get("func_name")
+    if not isinstance(name, str) or name not in FUNCTIONS:
+        raise RowFault(f"unknown constraint function {name!r:.80}; known: {', '.join(FUNCTIONS)}")
+    return judged(FUNCTIONS[name](answer.strip(), **_arguments(name, truth)), name)
+
+
+def _short(answer: str, info: Info) -> bool:
+    return len(answer) <= 20_000
+
+
+KIND = Kind(
+    name="ifeval",
+    version=1,
+    task_types=("ifeval",),
+    binary=True,
+    judge=_judge,
+    quick=_short,
+    self_tests=(
+        ("all small.", {"ground_truth": {"func_name": "validate_lowercase"}}, 1.0),
+        ("Not small.", {"ground_truth": {"func_name": "validate_lowercase"}}, 0.0),
+        ("x", {"ground_truth": {"func_name": "no_such_function"}}, None),
+    ),
+)

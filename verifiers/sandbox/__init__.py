@@ -1,0 +1,6 @@
+"""A sandbox for untrusted Python: bubblewrap, rlimits, seccomp, no network, no processes."""
+
+from verifiers.sandbox.cage import Ended, Limits
+from verifiers.sandbox.run import availability, run_program
+
+__all__ = ["Ended", "Limits", "availability", "run_program"]

@@ -1,0 +1,276 @@
+"""One live sandbox: start bubblewrap, run programs in it one by one, bury it.
+
+Invariants: whatever a program does, `run` returns within its wall limit plus a moment;
+output is read only up to its cap; when the guest does anything unexpected the whole
+process tree is killed and SandboxBroken is raised.
+"""
+
+import contextlib
+import fcntl
+import json
+import os
+import selectors
+import socket
+import subprocess
+import time
+from dataclasses import dataclass, field
+
+from verifiers.errors import SandboxBroken
+from verifiers.sandbox import procfs, profile, seccomp, slots
+
+CPU_SECONDS = 5
+WALL_SECONDS = 15.0
+MEMORY_BYTES = 1 << 30
+THREADS = 16
+OUTPUT_BYTES = 16 << 20
+STDERR_BYTES = 64 << 10
+_START_SECONDS = 60.0
+_DEATH_SECONDS = 5.0
+_HOLD_BACK = 0.3
+"""CPU seconds below the limit at which a kill counts as the limit's doing (ticks are coarse)."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What one program may use."""
+
+    cpu_seconds: int = CPU_SECONDS
+    wall_seconds: float = WALL_SECONDS
+    memory_bytes: int = MEMORY_BYTES
+    threads: int = THREADS
+    output_bytes: int = OUTPUT_BYTES
+
+    def rlimits(self, processes_beside: int) -> dict[str, int]:
+        """Kernel limits of the program's process, by name."""
+        return {
+            "RLIMIT_AS": self.memory_bytes,
+            "RLIMIT_CPU": self.cpu_seconds,
+            "RLIMIT_NPROC": processes_beside + 1 + self.threads,
+            "RLIMIT_FSIZE": profile.SCRATCH_BYTES,
+            "RLIMIT_NOFILE": 64,
+            "RLIMIT_CORE": 0,
+            "RLIMIT_MEMLOCK": 0,
+            "RLIMIT_MSGQUEUE": 0,
+            "RLIMIT_SIGPENDING": 64,
+        }
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a program ended, as seen from outside of it."""
+
+    exit_code: int
+    """Negative: the signal that killed it."""
+    stdout: bytes
+    stderr: bytes
+    result: bytes
+    cpu_seconds: float
+    wall_seconds: float
+    out_of_time: bool
+    out_of_output: bool
+    starved: bool
+    """It ran out of wall time because the machine gave it no CPU."""
+
+
+@dataclass
+class _Pipe:
+    """The reading end of one stream of the program."""
+
+    fd: int
+    cap: int
+    data: bytearray = field(default_factory=bytearray)
+    open: bool = True
+
+    def read(self) -> bool:
+        """Take what is there; False when the cap is passed."""
+        chunk = os.read(self.fd, 1 << 16)
+        if not chunk:
+            self.open = False
+            return True
+        self.data += chunk[: self.cap + 1 - len(self.data)]
+        return len(self.data) <= self.cap
+
+
+def _memfd(name: str, content: bytes) -> int:
+    """An anonymous file that can be read and nothing else."""
+
+
+    fd = os.memfd_create(name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    view = memoryview(content)
+    while view:
+        view = view[os.write(fd, view) :]
+    os.lseek(fd, 0, os.SEEK_SET)
+    seals = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
+    fcntl.fcntl(fd, fcntl.F_ADD_SEALS, seals)
+    return fd
+
+
+class Cage:
+    """A sandbox with its fork server."""
+
+    def __init__(self, kind: profile.Profile):
+        self.kind = kind
+        self.tests = 0
+        self.clean = True
+        self._slot = slots.lease() if os.geteuid() == 0 else None
+        ours, theirs = socket.socketpair()
+        self._control, self._buffer = ours, b""
+        bpf = _memfd("filter", seccomp.program())
+        uid = self._slot.uid if self._slot else -1
+        self._errors = os.memfd_create("errors", os.MFD_CLOEXEC)
+        argv = profile.command(kind, theirs.fileno(), bpf, seccomp.OWN_PID, uid)
+        try:
+            self._process = subprocess.Popen(
+                argv,
+                pass_fds=(theirs.fileno(), bpf),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=self._errors,
+                env={},
+                cwd="/",
+            )
+        except OSError as error:
+            self._release()
+            raise SandboxBroken(f"bubblewrap does not start: {error}") from error
+        finally:
+            theirs.close()
+            os.close(bpf)
+        try:
+            if not self._receive(time.monotonic() + _START_SECONDS).get("ready"):
+                raise SandboxBroken("the guest did not say that it is ready")
+        except SandboxBroken as error:
+            said = os.pread(self._errors, 600, 0).decode("utf-8", "replace").strip()
+            self.close()
+            raise SandboxBroken(f"{error} {said}".strip()) from error
+
+    def run(self, job: dict[str, object], stdin: bytes, limits: Limits) -> Ended:
+        """Run one program to its end; the sandbox is of no use after SandboxBroken."""
+        beside = 1 if self._slot else 2  # the fork server; in a user namespace bwrap's init too
+        job = {**job, "limits": limits.rlimits(beside)}
+        self.tests += 1
+        streams: list[_Pipe] = []
+        theirs = [_memfd("job", json.dumps(job).encode("ascii")), _memfd("stdin", stdin)]
+        try:
+            for cap in (limits.output_bytes, STDERR_BYTES, limits.output_bytes):
+                reading, writing = os.pipe2(os.O_CLOEXEC)
+                streams.append(_Pipe(reading, cap))
+                theirs.append(writing)
+            try:
+                socket.send_fds(self._control, [b"R"], theirs)
+            except OSError as error:
+                raise SandboxBroken(f"the guest is gone: {error}") from error
+            finally:
+                for fd in theirs:
+                    os.close(fd)
+            return self._supervise(streams, limits)
+        except SandboxBroken:
+            self.close()
+            raise
+        finally:
+            for stream in streams:
+                os.close(stream.fd)
+
+    def _supervise(self, streams: list[_Pipe], limits: Limits) -> Ended:
+        started = time.monotonic()
+        deadline, out_of_time, out_of_output, starved = started + limits.wall_seconds, False, False, False
+        killed = False
+        ended: dict[str, object] | None = None
+        with selectors.DefaultSelector() as selector:
+            for stream in streams:
+                selector.register(stream.fd, selectors.EVENT_READ, stream)
+            selector.register(self._control, selectors.EVENT_READ, None)
+            while ended is None or any(stream.open for stream in streams):
+                events = selector.select(max(0.0, deadline - time.monotonic()))
+                if not events and time.monotonic() >= deadline:
+                    if killed or ended is not None:
+                        raise SandboxBroken("the program did not die when killed")
+                    out_of_time = killed = True
+                    starved = procfs.starved(self._process.pid, limits.wall_seconds)
+                    deadline = time.monotonic() + _DEATH_SECONDS
+                    self._kill_program()
+                for key, _ in events:
+                    if key.data is None:
+                        ended = self._receive(time.monotonic() + 1.0)
+                        selector.unregister(self._control)
+                        deadline = min(deadline, time.monotonic() + _DEATH_SECONDS)
+                    elif not key.data.read() and key.data is not streams[1]:
+                        out_of_output = True
+                        selector.unregister(key.fd)
+                        key.data.open = False
+                        if not killed and ended is None:
+                            killed = True
+                            deadline = time.monotonic() + _DEATH_SECONDS
+                            self._kill_program()
+                    elif not key.data.open:
+                        selector.unregister(key.fd)
+        return self._ended(ended, streams, limits, started, out_of_time, out_of_output, starved)
+
+    def _ended(
+        self,
+        report: dict[str, object],
+        streams: list[_Pipe],
+        limits: Limits,
+        started: float,
+        out_of_time: bool,
+        out_of_output: bool,
+        starved: bool,
+    ) -> Ended:
+        exit_code, cpu = report.get("exit"), report.get("cpu")
+        if not isinstance(exit_code, int) or not isinstance(cpu, int | float):
+            raise SandboxBroken(f"the guest reported nonsense: {report!r:.200}")
+        self.clean = bool(report.get("clean"))
+        by_cpu = exit_code < 0 and cpu >= limits.cpu_seconds - _HOLD_BACK
+        stdout, stderr, result = (bytes(stream.data) for stream in streams)
+        return Ended(
+            exit_code,
+            stdout,
+            stderr,
+            result,
+            cpu,
+            time.monotonic() - started,
+            out_of_time or by_cpu,
+            out_of_output,
+            starved and not by_cpu,
+        )
+
+    def _kill_program(self) -> None:
+        with contextlib.suppress(OSError):
+            self._control.send(b"K")
+
+    def _receive(self, deadline: float) -> dict[str, object]:
+        """One message of the guest."""
+        while b"\n" not in self._buffer:
+            self._control.settimeout(max(0.01, deadline - time.monotonic()))
+            try:
+                data = self._control.recv(4096)
+            except OSError as error:
+                raise SandboxBroken(f"no word from the guest: {error}") from error
+            finally:
+                self._control.settimeout(None)
+            if not data or len(self._buffer) > 65_536:
+                raise SandboxBroken("the guest ended")
+            self._buffer += data
+        line, self._buffer = self._buffer.split(b"\n", 1)
+        try:
+            message = json.loads(line)
+        except ValueError as error:
+            raise SandboxBroken(f"the guest spoke nonsense: {line!r:.200}") from error
+        if not isinstance(message, dict):
+            raise SandboxBroken(f"the guest spoke nonsense: {line!r:.200}")
+        return message
+
+    def close(self) -> None:
+        """Kill everything inside and wait until it is gone."""
+        if self._process.poll() is None:
+            self._process.kill()  # --die-with-parent takes the rest of the tree along
+        self._process.wait()
+        self._release()
+
+    def _release(self) -> None:
+        self._control.close()
+        if self._errors >= 0:
+            os.close(self._errors)
+            self._errors = -1
+        if self._slot is not None:
+            self._slot.release()
+            self._slot = None

@@ -1,0 +1,45 @@
+"""What the kernel says about the processes of a sandbox, read from outside."""
+
+from pathlib import Path
+
+_STARVED_SHARE = 1 / 3
+"""A program may use 5 s of CPU in 15 s of wall time: if it waited for the CPU for less than a
+third of the time, then it slept for longer than it may, whatever the machine did."""
+
+
+def children(pid: int) -> list[int]:
+    """Ids of the children of a process; empty when it is gone."""
+    found: list[int] = []
+    for task in Path(f"/proc/{pid}/task").glob("*/children"):
+        try:
+            found += [int(word) for word in task.read_text().split()]
+        except OSError:
+            continue
+    return found
+
+
+def descendants(pid: int) -> list[int]:
+    """All processes below one, nearest first."""
+    found, pending = [], [pid]
+    while pending:
+        below = children(pending.pop(0))
+        found += below
+        pending += below
+    return found
+
+
+def cpu_wait_seconds(pid: int) -> float:
+    """The longest time that a thread of the process was runnable without a CPU."""
+    longest = 0.0
+    for task in Path(f"/proc/{pid}/task").glob("*/schedstat"):
+        try:
+            longest = max(longest, int(task.read_text().split()[1]) / 1e9)
+        except (OSError, ValueError, IndexError):
+            continue
+    return longest
+
+
+def starved(sandbox_pid: int, wall_seconds: float) -> bool:
+    """True when the program, the deepest process of the sandbox, mostly waited for a CPU."""
+    below = descendants(sandbox_pid)
+    return bool(below) and cpu_wait_seconds(below[-1]) >= wall_seconds * _STARVED_SHARE

@@ -1,0 +1,135 @@
+"""Strict JSON and deep equality by exact value.
+
+Strict: no NaN or Infinity, no duplicate keys, no trailing commas or comments, no numbers
+too long for Python, no nesting too deep to process. Numbers become `int` or `Decimal`,
+so that 0.1 is one tenth and large integers keep their last digit.
+"""
+
+import json
+from collections.abc import Iterable
+from decimal import Decimal, InvalidOperation
+from typing import Any
+
+MAX_DEPTH = 200
+MAX_DIGITS = 4000
+
+
+class InvalidJson(ValueError):
+    """The text is not JSON in the strict sense."""
+
+
+def _refuse_constant(name: str) -> Any:
+    raise InvalidJson(f"{name} is not JSON")
+
+
+def _int(text: str) -> int:
+    if len(text) > MAX_DIGITS:
+        raise InvalidJson(f"a number of {len(text)} digits")
+    return int(text)
+
+
+def _decimal(text: str) -> Decimal:
+    if len(text) > MAX_DIGITS:
+        raise InvalidJson(f"a number of {len(text)} digits")
+    try:
+        value = Decimal(text)
+    except InvalidOperation as error:
+        raise InvalidJson(f"not a number: {text[:40]}") from error
+    if not value.is_finite():
+        raise InvalidJson(f"an exponent too large: {text[:40]}")
+    return value
+
+
+def _unique(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    out: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in out:
+            raise InvalidJson(f"duplicate key {key[:40]!r}")
+        out[key] = value
+    return out
+
+
+_DECODER = json.JSONDecoder(
+    parse_constant=_refuse_constant,
+    parse_int=_int,
+    parse_float=_decimal,
+    object_pairs_hook=_unique,
+    strict=True,
+)
+
+
+def _too_deep(text: str) -> bool:
+    """True when brackets outside strings nest deeper than MAX_DEPTH; linear, no recursion."""
+    if text.count("[") + text.count("{") <= MAX_DEPTH:
+        return False
+    depth = 0
+    in_string = skip = False
+    for char in text:
+        if skip:
+            skip = False
+        elif in_string:
+            skip = char == "\\"
+            in_string = char != '"'
+        elif char == '"':
+            in_string = True
+        elif char in "[{":
+            depth += 1
+            if depth > MAX_DEPTH:
+                return True
+        elif char in "]}":
+            depth -= 1
+    return False
+
+
+def loads(text: str) -> Any:
+    """Parse strictly; raises InvalidJson and nothing else."""
+    text = text.strip(" \t\r\n")
+    if _too_deep(text):
+        raise InvalidJson(f"nesting deeper than {MAX_DEPTH}")
+    try:
+        value, end = _DECODER.raw_decode(text)
+    except InvalidJson:
+        raise
+    except (ValueError, RecursionError) as error:
+        raise InvalidJson(str(error)) from error
+    if end != len(text):
+        raise InvalidJson(f"text after the JSON value at character {end}")
+    return value
+
+
+def _exact(value: int | float | Decimal) -> tuple[int, int, int]:
+    """(sign, digits, exponent) with trailing zeros removed: equal iff the values are equal."""
+    number = value if isinstance(value, Decimal) else Decimal(repr(value))
+    sign, digits, exponent = number.as_tuple()
+    if not isinstance(exponent, int):
+        raise InvalidJson(f"{value} is not a JSON number")
+    text = "".join(map(str, digits)).lstrip("0")
+    stripped = text.rstrip("0")
+    if not stripped:
+        return 0, 0, 0
+    return sign, int(stripped), exponent + len(text) - len(stripped)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float | Decimal) and not isinstance(value, bool)
+
+
+def deep_equal(a: Any, b: Any) -> bool:
+    """Equality of JSON values: a bool is no number, numbers compare by exact value."""
+    stack = [(a, b)]
+    while stack:
+        x, y = stack.pop()
+        if isinstance(x, dict):
+            if not isinstance(y, dict) or x.keys() != y.keys():
+                return False
+            stack.extend((x[key], y[key]) for key in x)
+        elif isinstance(x, list):
+            if not isinstance(y, list) or len(x) != len(y):
+                return False
+            stack.extend(zip(x, y, strict=True))
+        elif _is_number(x):
+            if not _is_number(y) or _exact(x) != _exact(y):
+                return False
+        elif type(x) is not type(y) or x != y:
+            return False
+    return True
