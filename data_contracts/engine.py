@@ -27,6 +27,8 @@ _CONTEXT: Any = None
 class _Suite:
     rules: tuple[Rule, ...]
     expectations: tuple[Any, ...]
+    needed: tuple[dict[str, Any], ...]
+    """Per expectation: name of a metric -> its id in the graph."""
     edges: tuple[Any, ...]
 
 
@@ -68,13 +70,16 @@ def _suite(contract: Contract, frame: Any) -> _Suite:
         ]
         engine = PandasExecutionEngine(batch_data_dict={"table": frame})
         graph = ValidationGraph(execution_engine=engine)
+        names = []
         for expectation in built:
             needed = expectation.get_validation_dependencies(
                 execution_engine=engine, runtime_configuration=_RUNTIME
             )
             for metric in needed.get_metric_configurations():
                 graph.build_metric_dependency_graph(metric, runtime_configuration=_RUNTIME)
-        _SUITES[contract] = _Suite(contract.rules, tuple(built), tuple(graph.edges))
+            names.append({name: m.id for name, m in needed.metric_configurations.items()})
+        edges = tuple(graph.edges)
+        _SUITES[contract] = _Suite(contract.rules, tuple(built), tuple(names), edges)
     return _SUITES[contract]
 
 
@@ -92,10 +97,7 @@ def _failed(suite: _Suite, frame: Any) -> list[int]:
         )
     failed = []
     for position, expectation in enumerate(suite.expectations):
-        needed = expectation.get_validation_dependencies(
-            execution_engine=engine, runtime_configuration=_RUNTIME
-        )
-        own = {name: metrics[metric.id] for name, metric in needed.metric_configurations.items()}
+        own = {name: metrics[metric] for name, metric in suite.needed[position].items()}
         outcome = expectation._validate(
             metrics=own, runtime_configuration=_RUNTIME, execution_engine=engine
         )

@@ -7,6 +7,7 @@ from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from data_contracts import ids
 from data_contracts.errors import ContractError
@@ -73,12 +74,21 @@ def _sampling(text: str) -> dict[str, Any] | None:
         return None
 
 
+def _not_negative(tokens: pa.Array) -> pa.Array:
+    return pc.greater_equal(tokens, 0)
+
+
+def _is_logprob(values: pa.Array) -> pa.Array:
+    # Rounding may leave a log-probability a hair above zero.
+    return pc.and_(pc.is_finite(values), pc.less_equal(values, 1e-3))
+
+
 def _within_max_tokens(rows: Rows) -> list[bool]:
     parsed = [_sampling(text) for text in rows["sampling"]]
     # A row whose parameters cannot be read is found by the rule about them.
     return [
-        p is None or len(output) <= p["max_tokens"]
-        for p, output in zip(parsed, rows["output_ids"], strict=True)
+        p is None or length <= p["max_tokens"]
+        for p, length in zip(parsed, rows.lengths("output_ids"), strict=True)
     ]
 
 
@@ -116,21 +126,24 @@ _DERIVED: dict[str, Derived] = {
     ],
     "sampling_complete": lambda rows: [_sampling(text) is not None for text in rows["sampling"]],
     "prompt_not_empty": lambda rows: [
-        status != "ok" or bool(prompt)
-        for status, prompt in zip(rows["status"], rows["prompt_ids"], strict=True)
+        status != "ok" or length > 0
+        for status, length in zip(rows["status"], rows.lengths("prompt_ids"), strict=True)
     ],
     "tokens_not_negative": lambda rows: [
-        min(prompt, default=0) >= 0 and min(output, default=0) >= 0
-        for prompt, output in zip(rows["prompt_ids"], rows["output_ids"], strict=True)
+        prompt and output
+        for prompt, output in zip(
+            rows.all_items("prompt_ids", _not_negative),
+            rows.all_items("output_ids", _not_negative),
+            strict=True,
+        )
     ],
     "logprob_per_token": lambda rows: [
-        len(output) == len(logprobs)
-        for output, logprobs in zip(rows["output_ids"], rows["logprobs"], strict=True)
+        tokens == logprobs
+        for tokens, logprobs in zip(
+            rows.lengths("output_ids"), rows.lengths("logprobs"), strict=True
+        )
     ],
-    # Rounding may leave a log-probability a hair above zero.
-    "logprobs_ok": lambda rows: [
-        all(math.isfinite(p) and p <= 1e-3 for p in logprobs) for logprobs in rows["logprobs"]
-    ],
+    "logprobs_ok": lambda rows: rows.all_items("logprobs", _is_logprob),
     "within_max_tokens": _within_max_tokens,
     "outcome_agrees": lambda rows: [
         _outcome_agrees(*row)
@@ -138,8 +151,8 @@ _DERIVED: dict[str, Derived] = {
     ],
     "seconds_ok": lambda rows: [math.isfinite(s) and s >= 0 for s in rows["seconds"]],
     "proofs_complete": lambda rows: [
-        len(proofs) == proof_bytes(len(output))
-        for proofs, output in zip(rows["proofs"], rows["output_ids"], strict=True)
+        size == proof_bytes(length)
+        for size, length in zip(rows.lengths("proofs"), rows.lengths("output_ids"), strict=True)
     ],
     "is_ok": lambda rows: [float(status == "ok") for status in rows["status"]],
 }

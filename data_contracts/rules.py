@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from data_contracts.errors import ContractError
 
@@ -78,6 +79,21 @@ class Rows:
         if name not in self._lists:
             self._lists[name] = self.table.column(name).to_pylist()
         return self._lists[name]
+
+    def lengths(self, name: str) -> list[int]:
+        """Items of a list column or bytes of a binary column, row by row."""
+        column = self.table.column(name)
+        is_list = pa.types.is_list(column.type)
+        sizes = pc.list_value_length(column) if is_list else pc.binary_length(column)
+        return [int(size) for size in sizes.to_pylist()]
+
+    def all_items(self, name: str, holds: Callable[[pa.Array], pa.Array]) -> list[bool]:
+        """Whether a vectorised condition holds for every item of a list column, row by row."""
+        # Parent indices count within a chunk.
+        column = self.table.column(name).combine_chunks()
+        wrong = pc.invert(holds(pc.list_flatten(column)))
+        rows = set(pc.list_parent_indices(column).filter(wrong).to_pylist())
+        return [row not in rows for row in range(len(self))]
 
 
 Derived = Callable[[Rows], Sequence[Any]]
