@@ -1,0 +1,1 @@
+"""Training: supervised fine-tuning and the project's own nano models."""
