@@ -52,23 +52,21 @@ def collect_tasks(config: CollectConfig, store: Store, layout: RunLayout) -> Man
     if present is not None:
         return present
     found = collect_rows(config)
+    if not found.tasks:
+        raise _nothing(config, found.bad)
     table = table_from_rows(found.tasks, contract.SCHEMA)
     table, refused = split(table, contract.validate(table))
     bad = found.bad + [_refuse(found.came[row], f"contract: {why}") for row, why in refused]
-    reasons = Counter(item.reason.partition(":")[0] for item in bad)
     count = StageCount(
         STAGE,
         rows_in=len(found.tasks) + len(found.bad),
         rows_out=table.num_rows,
         quarantined=len(bad),
-        reasons=dict(reasons),
+        reasons=_reasons(bad),
     )
     check(count)
     if not table.num_rows:
-        raise NothingCollected(
-            f"the {len(config.sources)} sources gave {count.rows_in} rows and no task: "
-            f"{dict(reasons) or 'they are empty'}. Correct the sources in the config."
-        )
+        raise _nothing(config, bad)
     quarantine_rows(
         store, layout, STAGE, SHARD, [(item.row, item.reason, item.origin) for item in bad]
     )
@@ -102,7 +100,7 @@ def collect_rows(config: CollectConfig) -> Collected:
             continue
         seen.add(key)
         distinct.append(task)
-        came.append(raw)
+        came.append(raw.slim())
     for raw, (task, verdict) in zip(came, goldtest.check(distinct), strict=True):
         if verdict.keep:
             found.tasks.append(with_metadata(task, gold_test=verdict.outcome))
@@ -114,6 +112,17 @@ def collect_rows(config: CollectConfig) -> Collected:
 
 def _refuse(raw: Raw, reason: str) -> Bad:
     return Bad(raw.row, reason, raw.origin)
+
+
+def _reasons(bad: Iterable[Bad]) -> dict[str, int]:
+    return _tally(item.reason.partition(":")[0] for item in bad)
+
+
+def _nothing(config: CollectConfig, bad: list[Bad]) -> NothingCollected:
+    return NothingCollected(
+        f"the {len(config.sources)} sources gave {len(bad)} rows and no task: "
+        f"{_reasons(bad) or 'they are empty'}. Correct the sources in the config."
+    )
 
 
 def _tally(values: Iterable[str]) -> dict[str, int]:

@@ -66,7 +66,7 @@ def _judge(task: Task, scores: Sequence[Score]) -> Verdict:
             return Verdict(False, f"garbage_passes: {text!r} scores {score.score}")
     if task["gold"] is None:
         return Verdict(True, "no_gold")
-    if scores[-1].score != 1.0:
+    if not _is_one(scores[-1]):
         return Verdict(
             False, f"gold_fails: it scores {scores[-1].score}; {scores[-1].detail[:200]}"
         )
@@ -75,4 +75,9 @@ def _judge(task: Task, scores: Sequence[Score]) -> Verdict:
 
 def _passes(task: Task, score: Score) -> bool:
     assert score.score is not None
-    return score.score == 1.0 if task["binary"] else score.score > SOFT_PASS
+    return _is_one(score) if task["binary"] else score.score > SOFT_PASS
+
+
+def _is_one(score: Score) -> bool:
+    """Partial credit adds up in floating point, so a full score may miss 1 by a rounding."""
+    return score.score is not None and score.score >= 1.0 - 1e-9

@@ -5,7 +5,7 @@ Rows are untrusted: nothing in them may raise, and text is made valid UTF-8 befo
 """
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import verifiers
@@ -15,7 +15,7 @@ from data_contracts.text import clean_text
 from tasks.collect import strict_json
 from tasks.collect.gold import derive_gold
 
-_ROLES = ("system", "user", "assistant", "tool")
+_ROLES = ("system", "user", "assistant")
 _OWN_KEYS = ("problem_id", "task_type", "prompt", "verification_info", "metadata", "gold", "source")
 
 
@@ -32,6 +32,10 @@ class Raw:
     def origin(self) -> str:
         """Where the row stands, for the quarantine."""
         return f"{self.source}:{self.place}" if self.place else self.source
+
+    def slim(self) -> "Raw":
+        """Without the columns that no task needs; public rows carry megabytes of responses."""
+        return replace(self, row={key: self.row[key] for key in _OWN_KEYS if key in self.row})
 
 
 @dataclass(frozen=True)

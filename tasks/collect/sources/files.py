@@ -7,7 +7,7 @@ import gzip
 import zlib
 from collections.abc import Iterator
 from itertools import islice
-from typing import IO, Any
+from typing import IO
 
 import fsspec
 import pyarrow as pa
@@ -20,6 +20,9 @@ from tasks.collect.rows import Bad, Raw
 
 MAX_LINE = 64 * 1024 * 1024
 """Bytes; a file without line breaks must not fill the memory."""
+
+BATCH = 256
+"""Rows of a parquet file in memory at once; rows of public data can be long."""
 
 _SUFFIXES = (".jsonl", ".jsonl.gz", ".parquet")
 
@@ -96,13 +99,13 @@ def _parquet(uri: str) -> Iterator[Raw | Bad]:
             ) from error
         first = 0
         for group in range(table.num_row_groups):
-            count = table.metadata.row_group(group).num_rows
+            place = first
+            first += table.metadata.row_group(group).num_rows
             try:
-                rows: list[dict[str, Any]] = table.read_row_group(group).to_pylist()
+                for batch in table.iter_batches(BATCH, row_groups=[group]):
+                    for row in batch.to_pylist():
+                        place += 1
+                        yield Raw(row, uri, place)
             except (pa.ArrowException, OSError, ValueError) as error:
-                reason = f"broken_file: row group {group} with {count} rows: {error}"
-                yield Bad({}, reason, f"{uri}:{first + 1}")
-                rows = []
-            for place, row in enumerate(rows, first + 1):
-                yield Raw(row, uri, place)
-            first += count
+                reason = f"broken_file: rows up to {first} are not readable: {error}"
+                yield Bad({}, reason, f"{uri}:{place + 1}")

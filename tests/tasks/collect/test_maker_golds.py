@@ -38,7 +38,7 @@ def _check_golds(rows):
         workers=2,
     )
     for row, result in zip(rows, scores, strict=True):
-        assert result.score == 1.0, (row["prompt"], row["gold"], result)
+        assert result.score == pytest.approx(1.0, abs=1e-9), (row["prompt"], row["gold"], result)
 
 
 def test_golds_score_one(easy):
