@@ -9,6 +9,7 @@ from typing import Any
 
 import yaml  # type: ignore[import-untyped]
 
+from tasks.annotate.config import PASS_MARK
 from tasks.annotate.difficulty import passed
 from tasks.publish.config import PublishConfig
 from tasks.publish.features import hf_features
@@ -46,11 +47,11 @@ def render_card(
         "Reasoning traces of language models on tasks whose answers a program can check. Each "
         "trace "
         "was recomputed against an activation proof before it was scored.\n",
-        _configs_text(config, splits),
+        _configs_text(splits),
         _models_text(source, annotators, teacher),
-        _results_text(config, source),
+        _results_text(source),
         _verification_text(config, source),
-        _use_text(),
+        _use_text(splits),
     ]
     return "\n".join(parts)
 
@@ -88,11 +89,11 @@ def _info(name: str, splits: Splits, files: list[File]) -> dict[str, Any]:
     }
 
 
-def _configs_text(config: PublishConfig, splits: Splits) -> str:
+def _configs_text(splits: Splits) -> str:
     rows = []
     for name in CONFIGS:
         left = ", ".join(f"{reason} {n}" for reason, n in sorted(splits.left_out[name].items()))
-        about = ABOUT[name].format(mark=config.pass_mark)
+        about = ABOUT[name].format(mark=PASS_MARK)
         rows.append([f"`{name}`", str(splits.tables[name].num_rows), about, left or "-"])
     return "## Configs\n\n" + _table(["config", "rows", "one row is", "left out"], rows)
 
@@ -117,14 +118,14 @@ def _models_text(source: RunSource, annotators: list[str], teacher: str) -> str:
     return "## Models\n\n" + _table(head, rows)
 
 
-def _results_text(config: PublishConfig, source: RunSource) -> str:
+def _results_text(source: RunSource) -> str:
     tally: dict[tuple[str, str], Counter[str]] = {}
     for trace in source.traces:
         task = source.tasks[trace.task_id]
         cell = tally.setdefault((task["task_type"], trace.model), Counter())
         if trace.reward is None:
             cell["unscored"] += 1
-        elif passed(trace.reward, bool(task["binary"]), config.pass_mark):
+        elif passed(trace.reward, bool(task["binary"]), PASS_MARK):
             cell["right"] += 1
         else:
             cell["wrong"] += 1
@@ -180,10 +181,18 @@ def _verification_text(config: PublishConfig, source: RunSource) -> str:
     )
 
 
-def _use_text() -> str:
+def _use_text(splits: Splits) -> str:
+    empty = [f"`{name}`" for name in CONFIGS if splits.tables[name].num_rows == 0]
+    note = (
+        f"Without rows in this version: {', '.join(empty)}. The library opens a split without rows "
+        "only with `streaming=True`.\n\n"
+        if empty
+        else ""
+    )
     return (
         "## Use\n\n```python\nfrom datasets import load_dataset\n\n"
         'load_dataset(PATH, "sft_verified")  # or full, sft_unverified, rl\n```\n\n'
+        f"{note}"
         "`verification_info` is JSON text. In `rl`, `avg_reward_M`, `pass_rate_M` and `n_M` are "
         "the mean "
         "reward, the pass rate and the number of scored samples of annotator M; they are null "

@@ -5,8 +5,6 @@ Invariant: an option changes what is published or how it is described, never wha
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from tasks.annotate.config import PASS_MARK
-
 
 class PublishConfig(BaseModel):
     """Name and rules of the published dataset."""
@@ -33,12 +31,6 @@ class PublishConfig(BaseModel):
         default=False,
         description="Also publish traces that came from an audited node but were not checked one "
         "by one.",
-    )
-    pass_mark: float = Field(
-        default=PASS_MARK,
-        ge=0.0,
-        lt=1.0,
-        description="sft_verified keeps non-binary answers above this score and binary ones at 1.",
     )
     rows_per_file: int = Field(
         default=50_000, ge=1, description="Rows of one parquet file at most."

@@ -8,6 +8,7 @@ import hashlib
 from dataclasses import dataclass
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from data_contracts.ids import content_id
 from infra.storage import parquet_bytes
@@ -40,8 +41,18 @@ def parquet_files(config: str, table: pa.Table, rows_per_file: int) -> list[File
     for index in range(count):
         part = table.slice(index * rows_per_file, rows_per_file)
         path = f"{config}/train-{index:05d}-of-{count:05d}.parquet"
-        files.append(make_file(path, parquet_bytes(part), config=config, rows=part.num_rows))
+        files.append(make_file(path, _bytes_of(part), config=config, rows=part.num_rows))
     return files
+
+
+def _bytes_of(table: pa.Table) -> bytes:
+    data = parquet_bytes(table)
+    if table.num_rows:
+        return data
+    # `datasets` fails on a row group without rows and opens a file without row groups
+    sink = pa.BufferOutputStream()
+    pq.ParquetWriter(sink, pq.read_schema(pa.BufferReader(data)).remove_metadata()).close()
+    return bytes(sink.getvalue())
 
 
 def version_of(files: list[File]) -> str:

@@ -5,6 +5,7 @@ sample, so that equal content gives equal bytes; `sft_verified` is a part of `sf
 nothing about proofs, times, nodes or runs gets in.
 """
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +15,7 @@ import pyarrow as pa
 from data_contracts import publish as contract
 from data_contracts.ids import model_slug
 from data_contracts.text import table_from_rows
+from tasks.annotate.config import PASS_MARK
 from tasks.annotate.difficulty import passed
 from tasks.publish.errors import ContractBroken, RowsDoNotAddUp
 from tasks.publish.source import AcceptedTrace, RunSource
@@ -30,14 +32,19 @@ class Splits:
     """Config -> reason -> rows."""
 
 
-def build_splits(source: RunSource, annotators: Sequence[str], pass_mark: float) -> Splits:
+def build_splits(source: RunSource, annotators: Sequence[str]) -> Splits:
     """Make the tables, check their contracts, and check that no row is lost on the way."""
     traces = sorted(source.traces, key=lambda trace: _order(trace, source))
     teacher = [trace for trace in traces if trace.teacher]
-    right = [trace for trace in teacher if _passed(trace, source, pass_mark)]
+    right = [trace for trace in teacher if _passed(trace, source)]
     unscored = sum(trace.reward is None for trace in teacher)
     scored_tasks = {trace.task_id for trace in traces if trace.reward is not None}
-    rl_tasks = sorted(scored_tasks, key=lambda task_id: (_task_type(task_id, source), task_id))
+    verifiable = {
+        task_id for task_id, task in source.tasks.items() if json.loads(task["verification_info"])
+    }
+    rl_tasks = sorted(
+        scored_tasks & verifiable, key=lambda task_id: (_task_type(task_id, source), task_id)
+    )
     rows: dict[str, list[dict[str, Any]]] = {
         "full": [_full(trace, source) for trace in traces],
         "sft_verified": [_sft(trace, source) for trace in right],
@@ -51,7 +58,10 @@ def build_splits(source: RunSource, annotators: Sequence[str], pass_mark: float)
             "unscored": unscored,
         },
         "sft_unverified": {"not_of_the_teacher": len(traces) - len(teacher)},
-        "rl": {"verifier_never_scored": len(source.tasks) - len(rl_tasks)},
+        "rl": {
+            "nothing_to_verify": len(source.tasks) - len(verifiable),
+            "verifier_never_scored": len(verifiable - scored_tasks),
+        },
     }
     tables = {config: _table(config, rows[config], annotators) for config in CONFIGS}
     _reconcile(tables, left_out, source)
@@ -68,8 +78,8 @@ def _order(trace: AcceptedTrace, source: RunSource) -> tuple[str, str, str, int,
     return (task_type, trace.task_id, trace.model, trace.sample_index, trace.trace_id)
 
 
-def _passed(trace: AcceptedTrace, source: RunSource, pass_mark: float) -> bool:
-    return passed(trace.reward, bool(source.tasks[trace.task_id]["binary"]), pass_mark)
+def _passed(trace: AcceptedTrace, source: RunSource) -> bool:
+    return passed(trace.reward, bool(source.tasks[trace.task_id]["binary"]), PASS_MARK)
 
 
 def _full(trace: AcceptedTrace, source: RunSource) -> dict[str, Any]:
@@ -124,7 +134,7 @@ def _rl(task_id: str, source: RunSource, annotators: Sequence[str]) -> dict[str,
 def _table(config: str, rows: list[dict[str, Any]], annotators: Sequence[str]) -> pa.Table:
     slugs = [model_slug(model) for model in annotators]
     table = table_from_rows(rows, contract.schema(config, slugs))
-    report = contract.validate(table)
+    report = contract.validate(table, config, slugs)
     if not report.ok or report.bad_rows:
         raise ContractBroken(config, report.blocking + tuple(sorted(set(report.bad_rows.values()))))
     return table

@@ -53,7 +53,7 @@ def publish(
     source = read_source(store, layout, allow_unaudited=config.allow_unaudited)
     if not source.traces:
         raise NothingToPublish(layout.run_id, source.accepted, dict(source.held_back))
-    splits = build_splits(source, annotators, config.pass_mark)
+    splits = build_splits(source, annotators)
     files = _render(config, splits, source, list(annotators), teacher)
     version = version_of(files)
     parent = head_version(store, config.name)

@@ -1,0 +1,112 @@
+"""The funnel of finished, running and damaged runs."""
+
+import json
+
+import pytest
+
+from tasks.report import funnel, funnel_markdown, write_funnel
+from tasks.report.errors import NoSuchRun
+from tasks.report.outcomes import reason_code
+
+
+def by_stage(result):
+    return {(row.stage, row.model): row for row in result.stages}
+
+
+def test_a_finished_run_is_complete_and_adds_up(finished):
+    run, _ = finished
+    result = funnel(run.store, run.layout)
+    assert result.complete and result.problems == () and result.missing == ()
+    rows = by_stage(result)
+    assert all(row.balanced and row.state == "done" for row in result.stages)
+    assert rows["collect", None].reasons == {"duplicate": 1}
+    assert rows["collect", None].quarantined == 1
+    for model in (*run.ANNOTATORS, run.TEACHER):
+        made, judged = rows["generate", model], rows["validate", model]
+        scored = rows["verify", model]
+        assert made.rows_out == judged.rows_in
+        assert judged.rows_out == scored.rows_in
+        assert judged.reasons["accepted"] == judged.rows_out
+        assert judged.reasons.get("rejected:proof_missing", 0) == judged.rejected
+        assert scored.reasons.get("verifier_error", 0) == scored.unscored
+    total = {row.stage: row for row in result.totals()}
+    assert total["validate"].rejected > 0 and total["verify"].unscored > 0
+    assert total["publish"].rows_in == total["verify"].rows_in == result.published.rows["full"]
+    assert list(total) == ["collect", "generate", "validate", "verify", "annotate", "publish"]
+
+
+def test_solve_table_adds_up(finished):
+    run, _ = finished
+    result = funnel(run.store, run.layout)
+    assert {row.task_type for row in result.solve} == {
+        "reasoning_gym",
+        "reverse_text",
+        "verifiable_math",
+    }
+    for row in result.solve:
+        assert row.right + row.wrong + row.unscored == row.accepted <= row.planned
+    teacher = [row for row in result.solve if row.model == run.TEACHER]
+    assert sum(row.right for row in teacher) == result.published.rows["sft_verified"]
+    assert sum(row.accepted for row in teacher) == result.published.rows["sft_unverified"]
+
+
+def test_a_run_that_is_going_names_what_is_missing(new_run):
+    run = new_run().collect().plan("annotators", ("tracemill/nano-s",), shard_size=20)
+    run.generate("annotators", skip=1).validate("annotators", skip=2)
+    result = funnel(run.store, run.layout)
+    shards = [shard for _, shard, _ in run.shards["annotators"]]
+    rows = by_stage(result)
+    assert not result.complete and result.problems == ()
+    assert rows["generate", "tracemill/nano-s"].missing == (shards[0],)
+    assert set(rows["validate", "tracemill/nano-s"].missing) == set(shards[:2])
+    assert rows["verify", "tracemill/nano-s"].state == "waiting"
+    assert rows["validate", "tracemill/nano-s"].state == "partial"
+    assert rows["annotate", None].state == rows["publish", None].state == "waiting"
+    assert f"generate/tracemill/nano-s/{shards[0]}" in result.missing
+
+
+def test_lost_rows_are_a_problem(new_run):
+    run = new_run().collect().plan("annotators", ("tracemill/nano-s",)).generate("annotators")
+    run.validate("annotators").verify("annotators", reject=0.5)
+    result = funnel(run.store, run.layout)
+    assert any("validate accepted" in problem for problem in result.problems)
+
+
+@pytest.mark.parametrize("root", ["memory://funnel", None])
+def test_funnel_json_is_deterministic(new_run, root):
+    run = new_run("run-7", root).collect().stages("annotators", ("tracemill/nano-s",))
+    path = write_funnel(run.store, run.layout, funnel(run.store, run.layout))
+    first = run.store.read_bytes(path)
+    write_funnel(run.store, run.layout, funnel(run.store, run.layout))
+    assert run.store.read_bytes(path) == first
+    assert json.loads(first)["run_id"] == "run-7"
+
+
+def test_only_collected(new_run):
+    run = new_run().collect()
+    result = funnel(run.store, run.layout)
+    assert [row.stage for row in result.stages] == ["collect", "annotate", "publish"]
+    assert result.solve == ()
+
+
+def test_unknown_run_names_those_that_exist(new_run):
+    new_run("other").collect()
+    with pytest.raises(NoSuchRun, match="runs there: other"):
+        run = new_run("nope")
+        funnel(run.store, run.layout)
+
+
+def test_markdown_escapes_reasons(finished):
+    run, _ = finished
+    text = funnel_markdown(funnel(run.store, run.layout))
+    assert "### Funnel of run\\-1" in text or "### Funnel of run-1" in text
+    assert "rejected:proof\\_missing" in text
+    assert "| sft\\_verified |" in text
+
+
+@pytest.mark.parametrize(
+    ("reason", "code"),
+    [("proof_missing: 0 of 1", "proof_missing"), ("", "no_reason"), ("x" * 99, "x" * 60)],
+)
+def test_reason_code(reason, code):
+    assert reason_code(reason) == code
