@@ -90,6 +90,13 @@ def _full_score(dataset: Any, name: str, entry: dict[str, Any], text: str) -> bo
         raise VerifierFault(f"scorer of {name}: {type(error).__name__}: {error}") from error
 
 
+def _accepts_garbage(dataset: Any, entry: dict[str, Any]) -> bool:
+    try:
+        return float(dataset.score_answer(answer=_GARBAGE, entry=entry)) == 1.0
+    except Exception:  # refusing garbage loudly is fine
+        return False
+
+
 def _not_a_number(text: str, entry: dict[str, Any]) -> bool:
     """NaN and Infinity slip through comparisons with a tolerance (number_sorting)."""
     return bool(_NON_FINITE.search(text)) and not _NON_FINITE.search(str(entry["answer"]))
@@ -108,7 +115,7 @@ def _judge(answer: str, info: Info) -> Outcome:
     texts = [text for text in candidates(name, answer) if text]
     if not texts:
         return no_answer("the answer is empty")
-    if _full_score(dataset, name, entry, _GARBAGE):
+    if _accepts_garbage(dataset, entry):
         raise VerifierFault(f"the scorer of {name} accepts garbage on this entry")
     return judged(
         any(

@@ -66,6 +66,16 @@ def _read_only(path: str, inside: str | None = None) -> list[str]:
     return ["--ro-bind-try", path, inside or path]
 
 
+def _parents(binds: list[str]) -> list[str]:
+    """Make the directories above the mount points readable for all; bubblewrap's own are not."""
+    targets = [binds[i + 2] for i, word in enumerate(binds) if word == "--ro-bind-try"]
+    above = {str(parent) for target in targets for parent in Path(target).parents} - {"/"}
+    args: list[str] = []
+    for path in sorted(above):
+        args += ["--perms", "0755", "--dir", path]
+    return args
+
+
 def _library_binds() -> list[str]:
     triplet = sysconfig.get_config_var("MULTIARCH") or ""
     args: list[str] = []
@@ -138,7 +148,8 @@ def command(profile: Profile, control: int, bpf: int, placeholder: int, uid: int
     }
     for key, value in environment.items():
         args += ["--setenv", key, value]
-    args += _library_binds() + _python_binds() + _package_binds(profile)
+    binds = _library_binds() + _python_binds() + _package_binds(profile)
+    args += _parents(binds) + binds
     for node in ("null", "zero", "random", "urandom"):
         args += ["--dev-bind", f"/dev/{node}", f"/dev/{node}"]
     args += _read_only(str(GUEST), "/guest.py")

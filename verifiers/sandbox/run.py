@@ -23,6 +23,7 @@ from verifiers.sandbox.cage import Cage, Ended, Limits
 from verifiers.sandbox.profile import PLAIN, Profile, bwrap_path
 
 MAX_TESTS = 2000
+_TRIAL = "import colorsys\nprint(6 * 7)"  # a module that the fork server has not loaded
 _idle: dict[str, list[Cage]] = {}
 _owner = os.getpid()
 _lock = threading.Lock()
@@ -135,7 +136,7 @@ def availability() -> tuple[bool, str]:
         if problem := seccomp.missing():
             return False, problem
         cage = Cage(PLAIN)
-        ended = cage.run({"mode": "program", "source": "print(6 * 7)"}, b"", Limits())
+        ended = cage.run({"mode": "program", "source": _TRIAL}, b"", Limits())
     except (SandboxUnavailable, SandboxBroken) as error:
         return False, f"no sandbox on this machine: {error}"
     if ended.stdout != b"42\n":

@@ -1,0 +1,1 @@
+"""Reading and comparing mathematical answers exactly; no text is ever evaluated as code."""

@@ -1,0 +1,225 @@
+"""Whether two parsed answers are mathematically equal.
+
+Sets ignore order and repetition, tuples do not ignore order, interval ends count. A bare
+list (`3, 5` or "3 or 5") is the set of its items, and stands for a tuple of the same order.
+"""
+
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+
+from verifiers.mathlib.errors import Unparsable
+from verifiers.mathlib.exact import rational
+from verifiers.mathlib.nodes import STRUCTURES, Node
+
+_FLIP = {"<": ">", ">": "<", "<=": ">=", ">=": "<=", "=": "=", "!=": "!="}
+_INFINITY = Node("const", ("oo",))
+_MINUS_INFINITY = Node("neg", (_INFINITY,))
+
+
+def equal(truth: Node, answer: Node) -> bool:
+    """Equality of the truth and the answer."""
+    if truth == answer:
+        return True
+    truth, answer = _value_of(truth, answer), _value_of(answer, truth)
+    if truth.kind in STRUCTURES or answer.kind in STRUCTURES:
+        return _structures(truth, answer)
+    return _values(truth, answer)
+
+
+def _value_of(node: Node, other: Node) -> Node:
+    """`x = 7` stands for 7 where the other side is no relation; `x in S` for S."""
+    if node.kind == "rel" and other.kind != "rel" and len(node.args) == 3:
+        left, sign, right = node.args
+        if sign == "in" or (sign == "=" and _names_something(left)):
+            return _value_of(right, other)
+    if node.kind in ("set", "list") and len(node.args) == 1 and other.kind not in ("set", "list"):
+        return node.args[0]  # type: ignore[no-any-return]
+    return node
+
+
+def _names_something(node: Node) -> bool:
+    """A symbol or something like f(x)."""
+    if node.kind == "mul" and len(node.args) == 2:
+        return all(arg.kind == "sym" for arg in node.args)
+    return node.kind == "sym"
+
+
+def _values(truth: Node, answer: Node) -> bool:
+    a, b = rational(truth), rational(answer)
+    if a is not None and b is not None:
+        return a == b or _percent(truth, answer, a, b)
+    if truth.kind == answer.kind == "sym":
+        return False  # two names that differ
+    from verifiers.mathlib.build import expression
+    from verifiers.mathlib.equality import expressions_equal
+
+    return expressions_equal(expression(truth), expression(answer))
+
+
+def _percent(truth: Node, answer: Node, a: Fraction, b: Fraction) -> bool:
+    """A percent sign on one side only may be missing on the other."""
+    if (truth.kind == "pct") == (answer.kind == "pct"):
+        return False
+    return a * 100 == b if truth.kind == "pct" else b * 100 == a
+
+
+def _structures(truth: Node, answer: Node) -> bool:
+    truth, answer = _all_reals(truth, answer), _all_reals(answer, truth)
+    a, b = truth.kind, answer.kind
+    if "text" in (a, b) or "field" in (a, b):
+        return _texts(truth, answer)
+    if a == "rel" or b == "rel":
+        return _relations(truth, answer)
+    if {a, b} <= {"set", "list"}:
+        return _same_set(truth.args, answer.args)
+    if {a, b} <= {"tuple", "list"}:
+        return _same_sequence(truth.args, answer.args, equal)
+    if {a, b} <= {"interval", "union", "tuple", "set"}:
+        return _same_region(truth, answer)
+    if a == b == "matrix":
+        return _same_sequence(truth.args, answer.args, equal)
+    return False
+
+
+def _all_reals(node: Node, other: Node) -> Node:
+    """R as an interval, where the other side is one."""
+    if node == Node("field", ("R",)) and other.kind in ("interval", "union", "tuple"):
+        return Node("interval", (_MINUS_INFINITY, _INFINITY, True, True))
+    return node
+
+
+def _texts(truth: Node, answer: Node) -> bool:
+    if truth.kind != answer.kind:
+        return False
+    if truth.kind == "field":
+        return bool(truth.args == answer.args)
+    return bool(truth.args[0].casefold().split() == answer.args[0].casefold().split())
+
+
+def _same_sequence(
+    a: Sequence[Node], b: Sequence[Node], same: Callable[[Node, Node], bool]
+) -> bool:
+    return len(a) == len(b) and all(same(x, y) for x, y in zip(a, b, strict=True))
+
+
+def _same_set(a: Sequence[Node], b: Sequence[Node]) -> bool:
+    if max(len(a), len(b)) > 200:
+        return _rational_set(a) == _rational_set(b) is not None
+    return all(any(equal(x, y) for y in b) for x in a) and all(
+        any(equal(x, y) for x in a) for y in b
+    )
+
+
+def _rational_set(items: Sequence[Node]) -> frozenset[Fraction] | None:
+    values = {rational(item) for item in items}
+    return None if None in values else frozenset(v for v in values if v is not None)
+
+
+def _as_interval(node: Node) -> Node:
+    """A pair in round brackets is an open interval where an interval is expected."""
+    if node.kind == "tuple" and len(node.args) == 2:
+        return Node("interval", (*node.args, True, True))
+    return node
+
+
+def _pieces(node: Node) -> list[Node]:
+    if node.kind != "union":
+        return [_as_interval(node)]
+    return [piece for part in node.args for piece in _pieces(part)]
+
+
+def _same_piece(a: Node, b: Node) -> bool:
+    if a.kind == b.kind == "interval":
+        return bool(a.args[2:] == b.args[2:]) and all(
+            equal(x, y) for x, y in zip(a.args[:2], b.args[:2], strict=True)
+        )
+    return a.kind == b.kind and equal(a, b)
+
+
+def _same_region(truth: Node, answer: Node) -> bool:
+    a, b = _pieces(truth), _pieces(answer)
+    if len(a) == len(b) and all(any(_same_piece(x, y) for y in b) for x in a):
+        return all(any(_same_piece(x, y) for x in a) for y in b)
+    return _merged(a, b)
+
+
+def _merged(a: list[Node], b: list[Node]) -> bool:
+    """Compare as sets of real numbers, so that touching pieces may be cut differently."""
+    import sympy
+
+    from verifiers.mathlib.build import expression
+
+    def region(pieces: list[Node]) -> object:
+        parts = []
+        for piece in pieces:
+            if piece.kind == "interval":
+                low, high = expression(piece.args[0]), expression(piece.args[1])
+                parts.append(sympy.Interval(low, high, *piece.args[2:]))
+            elif piece.kind == "set":
+                parts.append(sympy.FiniteSet(*(expression(item) for item in piece.args)))
+            else:
+                raise Unparsable(f"a {piece.kind} in a union")
+        return sympy.Union(*parts)
+
+    try:
+        return bool(region(a) == region(b))
+    except (Unparsable, ValueError, TypeError):
+        return False
+
+
+def _relations(truth: Node, answer: Node) -> bool:
+    if truth.kind == "rel" and answer.kind == "rel":
+        mine, theirs = _links(truth), _links(answer)
+        return len(mine) == len(theirs) and all(
+            any(_same_link(x, y) for y in theirs) for x in mine
+        ) and all(any(_same_link(x, y) for x in mine) for y in theirs)
+    relation, other = (truth, answer) if truth.kind == "rel" else (answer, truth)
+    if other.kind in ("interval", "union", "tuple"):
+        interval = _solved(relation)
+        return interval is not None and _same_region(interval, other)
+    return False
+
+
+def _links(node: Node) -> list[tuple[Node, str, Node]]:
+    """The relations of a chain, each turned so that it reads =, !=, < or <=."""
+    links = []
+    for i in range(0, len(node.args) - 2, 2):
+        left, sign, right = node.args[i : i + 3]
+        if sign in (">", ">="):
+            left, sign, right = right, _FLIP[sign], left
+        links.append((left, sign, right))
+    return links
+
+
+def _same_link(a: tuple[Node, str, Node], b: tuple[Node, str, Node]) -> bool:
+    if a[1] != b[1]:
+        return False
+    if equal(a[0], b[0]) and equal(a[2], b[2]):
+        return True
+    if a[1] == "in" or any(side.kind in STRUCTURES for side in (a[0], a[2], b[0], b[2])):
+        return False
+    from verifiers.mathlib.build import expression
+    from verifiers.mathlib.equality import proportional
+
+    left = expression(a[0]) - expression(a[2])
+    right = expression(b[0]) - expression(b[2])
+    return proportional(left, right, positive=a[1] in ("<", "<="))
+
+
+def _solved(node: Node) -> Node | None:
+    """The interval of `a < x <= b` or `x > a`."""
+    bounds: list[Node] = [_MINUS_INFINITY, _INFINITY]
+    opened = [True, True]
+    names = set()
+    for left, sign, right in _links(node):
+        if sign not in ("<", "<="):
+            return None
+        if right.kind == "sym" and left.kind not in STRUCTURES:
+            names.add(right)
+            bounds[0], opened[0] = left, sign == "<"
+        elif left.kind == "sym" and right.kind not in STRUCTURES:
+            names.add(left)
+            bounds[1], opened[1] = right, sign == "<"
+        else:
+            return None
+    return Node("interval", (*bounds, *opened)) if len(names) == 1 else None
