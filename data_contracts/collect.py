@@ -55,7 +55,7 @@ CONTRACT = Contract(
     rules=(
         unique("task_id"),
         holds("task_id_recomputes", "quarantine", "must be the hash of the row's own content"),
-        matches("task_type", r"^[A-Za-z0-9][A-Za-z0-9_.-]*$", "letters, digits and _.- only"),
+        matches("task_type", r"^[A-Za-z0-9][A-Za-z0-9_.-]*\Z", "letters, digits and _.- only"),
         matches("problem_id", r"\S", "must not be blank"),
         matches("source", r"\S", "must not be blank"),
         holds(

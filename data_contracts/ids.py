@@ -15,7 +15,8 @@ from typing import Any
 from data_contracts.errors import BadValue
 
 SAMPLING_KEYS = ("temperature", "top_p", "top_k", "min_p", "max_tokens", "stop")
-ID_PATTERN = r"^[0-9a-f]{32}$"
+# `$` would let a line break at the end pass; pandas takes `\Z` with both of its regex engines.
+ID_PATTERN = r"^[0-9a-f]{32}\Z"
 MAX_SEED = 2**63 - 1
 
 

@@ -26,7 +26,7 @@ CONTRACT = Contract(
     empty="allow",
     # Rows that were set aside cannot be set aside once more: a fault here is the writer's.
     rules=(
-        matches("stage", r"^[a-z_]+$", "the name of a stage", "block"),
+        matches("stage", r"^[a-z_]+\Z", "the name of a stage", "block"),
         matches("reason", r"\S", "must not be blank", "block"),
         matches("origin", r"\S", "must not be blank", "warn"),
         holds("row_json", "block", "must be a JSON object"),

@@ -68,7 +68,7 @@ def test_without_the_rule_the_bad_sample_passes(name: str) -> None:
 @pytest.mark.parametrize("name", KINDS)
 def test_the_fast_evaluation_agrees_with_the_public_one(name: str) -> None:
     kind = KINDS[name]
-    for rule_name in [None, *list(kind.changes)[::4]]:
+    for rule_name in (None, list(kind.changes)[-1]):
         table = kind.table(kind.rows()) if rule_name is None else bad_table(kind, rule_name)
         frame = expectations.frame_of(kind.contract, table)
         fast = {failure.rule.name for failure in engine.failures(kind.contract, frame)}
