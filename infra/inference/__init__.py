@@ -4,7 +4,7 @@ from infra.inference.protocol import Engine
 from infra.models import registry
 
 
-def load_engine(model_id: str) -> Engine:
+def load_engine(model_id: str, threads: int = 1) -> Engine:
     """Load a model by registry id or by directory, on this machine."""
     # torch and transformers take seconds to import; the protocol alone does not need them loaded.
     from infra.inference.transformers_engine import TransformersEngine
@@ -14,4 +14,5 @@ def load_engine(model_id: str) -> Engine:
         model_id,
         registry.revision(model_id),
         dtype=registry.get(model_id).dtype,
+        threads=threads,
     )

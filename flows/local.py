@@ -1,0 +1,123 @@
+"""Run the flow `run` in this process, with progress on the terminal.
+
+Invariant: the progress is read from what is committed, not from the flow, so it also shows what an
+earlier, interrupted run of the same id has left.
+"""
+
+import json
+import threading
+import time
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+)
+
+from flows.config import RunConfig
+from flows.errors import FlowError
+from flows.outcome import PARTIAL
+from flows.runs import Run, new_run_id, open_run
+from flows.shards import STAGES
+from flows.tables import print_funnel
+from infra.storage import list_committed, read_manifest, read_table
+from tasks.report.funnel import funnel
+
+POLL_SECONDS = 1.0
+FOLDERS = {"generate": "traces", "validate": "verdicts", "verify": "rewards"}
+
+
+def run_here(
+    config: RunConfig, run_id: str, out: Console, err: Console, as_json: bool
+) -> int:
+    """Run to the end and print the funnel; 0 complete, 1 failed or something is missing."""
+    run_id = run_id or new_run_id()
+    # A config that does not fit the run is refused here, before a server is started.
+    opened = open_run(config, run_id)
+    err.print(f"run [bold]{run_id}[/bold] in {opened.store.uri()}", highlight=False)
+    from flows.run import run as run_flow
+
+    started = time.perf_counter()
+    with _shown_progress(opened, err):
+        state = run_flow(config, run_id, return_state=True)
+    if not state.is_completed():
+        cause = state.result(raise_on_failure=False)
+        if isinstance(cause, FlowError):
+            raise cause
+        err.print(f"[red]failed:[/red] {state.message}", highlight=False)
+        err.print(f"start it again with --run-id {run_id}: what is committed stays")
+        return 1
+    result = funnel(opened.store, opened.layout)
+    if as_json:
+        print(json.dumps(result.to_json(), indent=2))
+    else:
+        print_funnel(out, result)
+        out.print(f"report: {opened.store.uri(opened.layout.report)}", soft_wrap=True)
+        if result.published:
+            out.print(f"dataset: {opened.store.uri(result.published.path)}", soft_wrap=True)
+        out.print(f"took {time.perf_counter() - started:.0f} s")
+    if state.name == PARTIAL:
+        err.print(f"[yellow]{PARTIAL}:[/yellow] {state.message}", highlight=False)
+        return 1
+    return 0
+
+
+class _shown_progress:
+    """Shows committed shards per stage while a block runs."""
+
+    def __init__(self, run: Run, console: Console):
+        self._run = run
+        self._progress = Progress(
+            TextColumn("{task.description:<28}"),
+            BarColumn(bar_width=32),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            console=console,
+            transient=False,
+        )
+        self._bars: dict[str, TaskID] = {}
+        self._planned: dict[str, int] = {}
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+
+    def __enter__(self) -> None:
+        self._progress.start()
+        self._thread.start()
+
+    def __exit__(self, *exc: object) -> None:
+        self._ended.set()
+        self._thread.join()
+        self._look()
+        self._progress.stop()
+
+    def _watch(self) -> None:
+        while not self._ended.wait(POLL_SECONDS):
+            self._look()
+
+    def _look(self) -> None:
+        run = self._run
+        tasks = read_manifest(run.store, run.layout.tasks)
+        self._bar("collect: tasks", tasks.rows if tasks else 0, tasks.rows if tasks else None)
+        shards = sum(self._shards(phase) for phase in ("annotators", "teacher"))
+        for stage in STAGES:
+            done = len(list_committed(run.store, f"{run.layout.root}/{FOLDERS[stage]}"))
+            if shards:
+                self._bar(f"{stage}: shards", done, shards)
+
+    def _shards(self, phase: str) -> int:
+        if phase not in self._planned:
+            path = self._run.layout.plan(phase)
+            if read_manifest(self._run.store, path) is None:
+                return 0
+            table = read_table(self._run.store, path, columns=["model", "shard_id"])
+            self._planned[phase] = len(set(table["shard_id"].to_pylist()))
+        return self._planned[phase]
+
+    def _bar(self, name: str, done: int, total: int | None) -> None:
+        if name not in self._bars:
+            self._bars[name] = self._progress.add_task(name, total=total)
+        self._progress.update(self._bars[name], completed=done, total=total)

@@ -1,0 +1,113 @@
+"""What a run is bound to: its id, its config as it was resolved, the code that made it.
+
+Invariant: `run.toml` is written once, before anything else of the run, and only a run with the same
+config goes on.
+"""
+
+import hashlib
+import tomllib
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cache
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import tomli_w
+
+from flows.config import RunConfig
+from flows.errors import NoRun, OtherConfig
+from flows.profiles import parse_config
+from infra.storage import RunLayout, Store
+from infra.storage.errors import AlreadyExists, NotFound
+
+CODE = ("flows", "tasks", "infra", "toploc", "verifiers", "data_contracts")
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run that may go on."""
+
+    config: RunConfig
+    store: Store
+    layout: RunLayout
+
+    @property
+    def run_id(self) -> str:
+        """The run's id."""
+        return self.layout.run_id
+
+
+def new_run_id() -> str:
+    """A run id from the time, for runs that were given none."""
+    return datetime.now(UTC).strftime("run-%Y%m%d-%H%M%S")
+
+
+def open_run(config: RunConfig, run_id: str) -> Run:
+    """Start a run, or go on with it if it has the same config."""
+    store, layout = Store(config.storage.root), RunLayout(run_id or new_run_id())
+    record = {
+        "run_id": layout.run_id,
+        "code_version": code_version(),
+        "config": _without_root(config),
+    }
+    try:
+        store.write_bytes(layout.run_toml, tomli_w.dumps(record).encode())
+    except AlreadyExists:
+        found = _record(store, layout)["config"]
+        differences = diff(found, record["config"])
+        if differences:
+            raise OtherConfig(layout.run_id, differences) from None
+    return Run(config, store, layout)
+
+
+def find_run(root: str, run_id: str) -> Run:
+    """A run that exists, with the config that it was started with."""
+    store, layout = Store(root), RunLayout(run_id)
+    try:
+        values = _record(store, layout)["config"]
+    except NotFound:
+        raise NoRun(run_id, store.uri()) from None
+    config = parse_config(values | {"storage": {"root": root}}, layout.run_toml)
+    return Run(config, store, layout)
+
+
+def diff(old: Any, new: Any, where: str = "") -> list[str]:
+    """`key: old -> new` for each value that differs."""
+    if isinstance(old, dict) and isinstance(new, dict):
+        keys = [*old, *(key for key in new if key not in old)]
+        return [
+            line
+            for key in keys
+            for line in diff(old.get(key), new.get(key), f"{where}.{key}" if where else key)
+        ]
+    if isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
+        return [
+            line
+            for number, (a, b) in enumerate(zip(old, new, strict=True))
+            for line in diff(a, b, f"{where}.{number}")
+        ]
+    return [] if old == new else [f"{where}: {old!r} -> {new!r}"]
+
+
+@cache
+def code_version() -> str:
+    """Package version and a hash over our sources, which tells uncommitted changes apart too."""
+    root = Path(__file__).resolve().parent.parent
+    digest = hashlib.sha256()
+    for package in CODE:
+        for path in sorted((root / package).rglob("*.py")):
+            digest.update(path.relative_to(root).as_posix().encode() + b"\0")
+            digest.update(path.read_bytes() + b"\0")
+    return f"{version('tracemill')}+{digest.hexdigest()[:12]}"
+
+
+def _without_root(config: RunConfig) -> dict[str, Any]:
+    """The config as it is written down: where a run lies is not part of what it is."""
+    dumped = config.dump()
+    del dumped["storage"]
+    return dumped
+
+
+def _record(store: Store, layout: RunLayout) -> dict[str, Any]:
+    return tomllib.loads(store.read_bytes(layout.run_toml).decode())

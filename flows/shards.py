@@ -1,0 +1,88 @@
+"""Run shard stages as Prefect tasks: each shard goes on by itself, none waits for a whole stage."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from prefect.futures import PrefectFuture
+from prefect.logging import get_run_logger
+
+from flows.runs import Run
+from flows.session import PHASES, Session, committed
+from tasks.generate.plan import Shard
+from tasks.generate.stage import read_plan
+from tasks.generate.task import generate
+from tasks.validate.task import validate
+from tasks.verify.task import verify
+
+STAGES = ("generate", "validate", "verify")
+
+MAX_THREADS = 48
+"""Threads of a flow's task runner, and by that the shards in flight (three tasks each). Tasks are
+submitted shard by shard, so a waiting task never keeps the one that it waits for from a thread."""
+
+
+@dataclass(frozen=True)
+class Missing:
+    """A shard that a stage did not commit, and why."""
+
+    stage: str
+    model: str
+    shard_id: str
+    why: str
+
+
+def run_shards(
+    session: Session, phase: str, shards: Sequence[Shard], stages: Sequence[str] = STAGES
+) -> list[Missing]:
+    """Take shards through the stages; what is committed is skipped, what fails is returned."""
+    run = session.run
+    todo = {
+        shard.shard_id: [stage for stage in stages if not committed(run, stage, shard)]
+        for shard in shards
+    }
+    wanted = {stage for left in todo.values() for stage in left}
+    generator = session.generator(phase) if "generate" in wanted else None
+    validator = session.validator() if "validate" in wanted else None
+    scorer = session.scorer() if "verify" in wanted else None
+    futures: list[tuple[str, Shard, PrefectFuture[object]]] = []
+    for shard in shards:
+        before: list[PrefectFuture[object]] = []
+        for stage in todo[shard.shard_id]:
+            if stage == "generate":
+                future = generate.submit(generator, shard.model, shard.shard_id, shard)
+            elif stage == "validate":
+                future = validate.submit(
+                    validator, shard.model, shard.shard_id, shard, wait_for=before
+                )
+            else:
+                future = verify.submit(scorer, shard.model, shard.shard_id, shard, wait_for=before)
+            before = [future]
+            futures.append((stage, shard, future))
+    return [_missing(stage, shard, future) for stage, shard, future in _failed(run, futures)]
+
+
+def _failed(
+    run: Run, futures: Sequence[tuple[str, Shard, PrefectFuture[object]]]
+) -> list[tuple[str, Shard, PrefectFuture[object]]]:
+    failed = []
+    for stage, shard, future in futures:
+        future.wait()
+        if not future.state.is_completed() and not committed(run, stage, shard):
+            failed.append((stage, shard, future))
+    return failed
+
+
+def _missing(stage: str, shard: Shard, future: PrefectFuture[object]) -> Missing:
+    why = (future.state.message or future.state.name or "unknown")[:500]
+    get_run_logger().warning("%s of shard %s is missing: %s", stage, shard.shard_id, why)
+    return Missing(stage, shard.model, shard.shard_id, why)
+
+
+def run_stage(session: Session, stage: str) -> list[Missing]:
+    """Take every planned shard of the run through one stage."""
+    return [
+        missing
+        for phase in PHASES
+        if (shards := read_plan(session.run.store, session.run.layout, phase))
+        for missing in run_shards(session, phase, shards, (stage,))
+    ]

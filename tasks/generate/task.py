@@ -1,0 +1,24 @@
+"""Prefect task of the generate stage."""
+
+from typing import Any
+
+from prefect import task
+from prefect.cache_policies import NO_CACHE
+
+from tasks.generate.plan import Shard
+from tasks.generate.stage import Generator
+from tasks.retry import RETRIES, RETRY_DELAY_SECONDS, is_retryable
+
+
+@task(
+    name="generate-shard",
+    task_run_name="generate {model} {shard_id}",
+    cache_policy=NO_CACHE,
+    retries=RETRIES,
+    retry_delay_seconds=RETRY_DELAY_SECONDS,
+    retry_condition_fn=is_retryable,
+)
+def generate(generator: Generator, model: str, shard_id: str, rows: Shard) -> dict[str, Any]:
+    """Generate one shard; returns the path and counts of what is committed."""
+    manifest = generator.run(rows)
+    return {"path": manifest.path, "rows": manifest.rows, **manifest.info["counts"]}

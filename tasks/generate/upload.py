@@ -1,0 +1,72 @@
+"""What a node may upload for a shard, and the trusted side's reading of it.
+
+A file from a node is hostile. It is opened in a child process with little memory, and only if its
+size, footer, row and column counts and schema are those that were asked for; the child gives back an
+Arrow stream, or the reason why not. Nothing that the trusted side can compute itself (completion
+text, ids, seeds, prompt) is taken from the file.
+"""
+
+import io
+import resource
+from concurrent.futures import Executor, ProcessPoolExecutor
+from multiprocessing import get_context
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+SCHEMA = pa.schema(
+    [
+        pa.field("trace_id", pa.string(), nullable=False),
+        pa.field("output_ids", pa.list_(pa.int32()), nullable=False),
+        pa.field("logprobs", pa.list_(pa.float32()), nullable=False),
+        pa.field("status", pa.string(), nullable=False),
+        pa.field("finish_reason", pa.string(), nullable=False),
+        pa.field("error", pa.string()),
+        pa.field("proofs", pa.binary(), nullable=False),
+        pa.field("engine", pa.string(), nullable=False),
+        pa.field("seconds", pa.float32(), nullable=False),
+    ]
+)
+
+MAX_FILE_BYTES = 256 << 20
+MAX_UNPACKED_BYTES = 1 << 30
+READER_MEMORY = 6 << 30
+"""Address space of the reading child: Arrow's allocator reserves a good part of it unused."""
+
+
+def make_reader() -> Executor:
+    """The child that opens uploads; one is enough for a run."""
+    return ProcessPoolExecutor(
+        max_workers=1, mp_context=get_context("spawn"), initializer=limit_memory
+    )
+
+
+def limit_memory() -> None:
+    """Make a file that unpacks to more than its share fail here, not in the flow."""
+    resource.setrlimit(resource.RLIMIT_AS, (READER_MEMORY, READER_MEMORY))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+def read_upload(data: bytes, rows: int) -> tuple[bytes, str]:
+    """An Arrow stream of the table, or empty bytes and what is wrong. Runs in the child."""
+    try:
+        file = pq.ParquetFile(io.BytesIO(data), thrift_string_size_limit=16 << 20)
+        meta = file.metadata
+        if meta.num_rows != rows:
+            return b"", f"it has {meta.num_rows} rows, the plan {rows}"
+        if not file.schema_arrow.remove_metadata().equals(SCHEMA):
+            return b"", f"its columns are {file.schema_arrow.names}, not {SCHEMA.names} with our types"
+        unpacked = sum(meta.row_group(n).total_byte_size for n in range(meta.num_row_groups))
+        if unpacked > MAX_UNPACKED_BYTES:
+            return b"", f"it unpacks to {unpacked} bytes, allowed are {MAX_UNPACKED_BYTES}"
+        table = file.read(use_threads=False)
+        table.validate(full=True)
+        nulls = [f.name for f in SCHEMA if not f.nullable and table.column(f.name).null_count]
+        if nulls:
+            return b"", f"nulls in {nulls}"
+    except (pa.ArrowException, OSError, ValueError, MemoryError, OverflowError) as error:
+        return b"", f"not readable as parquet: {type(error).__name__}: {str(error)[:200]}"
+    sink = io.BytesIO()
+    with pa.ipc.new_stream(sink, table.schema) as stream:
+        stream.write_table(table)
+    return sink.getvalue(), ""

@@ -1,0 +1,79 @@
+"""A node's side of generate: decode the planned batches, prove them, upload one file.
+
+Invariants: the node sees prompt ids, sampling, seeds and trace ids, never a task's answer; it writes
+one file below `uploads/`; proofs are made from the hidden states while they pass, 32 rows at a time,
+and nothing of the states is kept.
+"""
+
+import hashlib
+from collections.abc import Callable
+from typing import Any
+
+from torch import Tensor
+
+from data_contracts.text import table_from_rows
+from infra.inference.protocol import PROOF_ROWS, Completion, Engine, Request, SamplingParams
+from infra.storage import Store
+from infra.storage.shards import parquet_bytes
+from tasks.generate import upload
+from toploc import build_proofs_bytes
+
+TOPK = 128
+"""Values of a chunk that one proof fixes (INTELLECT-2: 258 bytes a proof)."""
+
+
+class ProofSink:
+    """Collects the proofs of each trace, in order."""
+
+    def __init__(self) -> None:
+        self._proofs: dict[str, list[bytes]] = {}
+
+    def __call__(self, trace_id: str, start: int, hidden: Tensor) -> None:
+        """Prove one piece of at most 32 rows."""
+        proofs = build_proofs_bytes(
+            hidden, decode_batching_size=PROOF_ROWS, topk=TOPK, skip_prefill=True
+        )
+        self._proofs.setdefault(trace_id, []).extend(proofs)
+
+    def of(self, trace_id: str) -> bytes:
+        """The stored form: the proofs of a trace one after the other."""
+        return b"".join(self._proofs.get(trace_id, ()))
+
+
+def generate_shard(payload: dict[str, Any], engine_of: Callable[[str], Engine]) -> dict[str, Any]:
+    """Generate one shard and upload it; returns its sha256, rows and output tokens."""
+    engine = engine_of(payload["model"])
+    if engine.revision != payload["revision"]:
+        raise ValueError(
+            f"model {payload['model']} has revision {engine.revision} here, the plan wants "
+            f"{payload['revision']}: install the weights that the run was planned with"
+        )
+    sampling = payload["sampling"]
+    params = SamplingParams(**sampling | {"stop": tuple(sampling["stop"])})
+    rows: list[dict[str, Any]] = []
+    for batch in payload["batches"]:
+        sink = ProofSink()
+        requests = [Request(r["trace_id"], tuple(r["prompt_ids"]), r["seed"]) for r in batch]
+        completions = engine.generate(requests, params, sink)
+        rows += [_row(completion, sink, engine.name) for completion in completions]
+    data = parquet_bytes(table_from_rows(rows, upload.SCHEMA))
+    Store(payload["root"]).write_bytes(payload["upload"], data, overwrite=True)
+    return {
+        "sha256": hashlib.sha256(data).hexdigest(),
+        "rows": len(rows),
+        "tokens": sum(len(row["output_ids"]) for row in rows),
+    }
+
+
+def _row(completion: Completion, sink: ProofSink, engine: str) -> dict[str, Any]:
+    return {
+        "trace_id": completion.trace_id,
+        "output_ids": completion.output_ids,
+        "logprobs": completion.logprobs,
+        "status": completion.status,
+        "finish_reason": completion.finish_reason,
+        "error": completion.error,
+        "proofs": sink.of(completion.trace_id),
+        "engine": engine,
+        "seconds": completion.seconds,
+    }

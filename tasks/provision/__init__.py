@@ -1,0 +1,1 @@
+"""Provision: get the nodes that generate and check, here as local processes."""

@@ -1,0 +1,116 @@
+"""One trace against one prefill: proofs, sampling, log-probabilities, termination.
+
+Invariants: fail closed (no proof, a malformed one, a non-finite figure, anything undecided is never
+accepted); every check that fails gives its reason, so that one trace may have several; the verdict
+depends on the trace and the model, not on which traces are checked beside it.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from infra.inference.protocol import PROOF_ROWS
+from tasks.validate.config import ValidateConfig
+from toploc.sampling import SamplingRule, judge_sampling, margins
+from toploc.verdict import Limits, judge_proofs
+
+TOPK = 128
+
+
+@dataclass
+class Verdict:
+    """What is said about one trace."""
+
+    verdict: str
+    reasons: list[str] = field(default_factory=list)
+    figures: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class ModelFacts:
+    """What termination depends on."""
+
+    context_length: int
+    eos_ids: frozenset[int]
+
+
+def before_prefill(trace: Mapping[str, Any], facts: ModelFacts) -> Verdict | None:
+    """The verdict of a trace that needs no computation; None if it needs some."""
+    prompt, output = len(trace["prompt_ids"]), len(trace["output_ids"])
+    if trace["status"] == "prompt_too_long":
+        honest = prompt + 1 > facts.context_length
+        return Verdict("rejected", ["prompt_too_long" if honest else "false_prompt_too_long"])
+    if trace["status"] != "ok":
+        return Verdict("rejected", [trace["status"]])
+    if not output:
+        return Verdict("rejected", ["empty_output"])
+    if prompt + output > facts.context_length:
+        return Verdict("rejected", ["longer_than_context"])
+    if not trace["proofs"]:
+        return Verdict("rejected", ["proof_missing"])
+    return None
+
+
+def check_trace(
+    trace: Mapping[str, Any],
+    hidden: Tensor,
+    logits: Tensor,
+    facts: ModelFacts,
+    config: ValidateConfig,
+) -> Verdict:
+    """The verdict of a trace.
+
+    Args:
+        trace: a row of the traces table.
+        hidden: [n_out, hidden size] bfloat16, our last hidden states of the output's rows.
+        logits: [n_out, vocabulary] float32 of the same rows.
+        facts: context length and end tokens of the model.
+        config: the limits.
+    """
+    limits = Limits(config.exp_mismatches, config.mant_err_mean, config.mant_err_median)
+    proofs = judge_proofs(
+        hidden, trace["proofs"], limits, topk=TOPK, decode_batching_size=PROOF_ROWS
+    )
+    sampling = json.loads(trace["sampling"])
+    rule = SamplingRule(
+        sampling["temperature"], sampling["top_p"], sampling["top_k"], sampling["min_p"]
+    )
+    tokens = torch.tensor(trace["output_ids"], dtype=torch.int64)
+    drawn = judge_sampling(margins(logits, tokens, trace["seed"], rule))
+    reasons = list(proofs.reasons) + list(drawn.reasons)
+    if not proofs.accepted and not proofs.reasons:
+        reasons.append("proof_refused")
+    if not drawn.accepted and not drawn.reasons:
+        reasons.append("sampling_refused")
+    ending = false_ending(trace, sampling["max_tokens"], bool(sampling["stop"]), facts)
+    if ending:
+        reasons.append(ending)
+    figures = {
+        "proofs": proofs.figures,
+        "sampling": drawn.figures,
+    }
+    return Verdict("rejected" if reasons else "accepted", reasons, figures)
+
+
+def false_ending(
+    trace: Mapping[str, Any], max_tokens: int, has_stop: bool, facts: ModelFacts
+) -> str:
+    """Why the trace cannot have ended where it did, or ''.
+
+    Where stop strings are set, `stop` without an end token is theirs to decide: the text is ours, so
+    a trace that claims it and goes on after a stop string gains nothing.
+    """
+    ids = trace["output_ids"]
+    if any(token in facts.eos_ids for token in ids[:-1]):
+        return "goes_on_after_end"
+    ended = ids[-1] in facts.eos_ids
+    full = min(max_tokens, facts.context_length - len(trace["prompt_ids"]))
+    if trace["finish_reason"] == "stop":
+        return "" if ended or has_stop else "stopped_without_end"
+    if trace["finish_reason"] == "length":
+        return "" if len(ids) == full and not ended else "stopped_short_of_length"
+    return "false_finish_reason"

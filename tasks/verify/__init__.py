@@ -1,0 +1,1 @@
+"""Verify: the reward of each accepted trace, over Dask."""

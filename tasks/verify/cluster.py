@@ -1,0 +1,41 @@
+"""The Dask client of a run: a local cluster by default, any scheduler by address."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import dask
+from distributed import Client, LocalCluster
+
+from tasks.provision.config import ProvisionConfig
+from tasks.verify.config import VerifyConfig
+
+# Verifiers start killable children, which a daemonic worker may not.
+SETTINGS = {
+    "distributed.worker.daemon": False,
+    "distributed.worker.memory.terminate": 0.95,
+    "distributed.scheduler.allowed-failures": 2,
+    "distributed.admin.tick.limit": "30s",
+}
+
+
+@contextmanager
+def dask_client(config: VerifyConfig) -> Iterator[Client]:
+    """A client; what was started here is stopped in the end."""
+    with dask.config.set(SETTINGS):
+        if config.scheduler:
+            with Client(config.scheduler, set_as_default=False) as client:
+                yield client
+            return
+        workers = config.workers or ProvisionConfig().node_count()
+        with (
+            LocalCluster(
+                n_workers=workers,
+                threads_per_worker=1,
+                processes=True,
+                host="127.0.0.1",
+                dashboard_address=None,
+                silence_logs=40,
+            ) as cluster,
+            Client(cluster, set_as_default=False) as client,
+        ):
+            yield client
