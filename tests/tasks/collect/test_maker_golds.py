@@ -5,7 +5,10 @@ import re
 
 import pytest
 
-from tasks.collect.makers import MAKERS
+from tasks.collect.config import HumanEvalSource
+from tasks.collect.errors import SandboxNeeded
+from tasks.collect.makers import MAKERS, _codeio
+from tasks.collect.sources import read
 from verifiers import score, score_many
 from verifiers.sandbox import availability
 
@@ -60,6 +63,26 @@ def test_golds_of_models_score_one(easy, sandbox):
     rows = [make(0, index, depth=index % 3, fields=4) for index in range(12)]
     rows += [make(1, index, **easy["pydantic_adherance"]) for index in range(6)]
     _check_golds(rows)
+
+
+def test_functions_of_a_data_set_get_their_results_from_the_sandbox(sandbox):
+    make = MAKERS["code_output_prediction"]
+    rows = [make(0, index, kind="codeio") for index in range(4)]
+    assert rows[1] == make(0, 1, kind="codeio")
+    assert len({row["prompt"] for row in rows}) == 4
+    _check_golds(rows)
+
+
+def test_without_a_sandbox_code_of_a_data_set_is_not_run(monkeypatch):
+    # The one thing that cannot be real on a machine that has a sandbox.
+    monkeypatch.setattr(_codeio, "availability", lambda: (False, "no user namespaces"))
+    with pytest.raises(SandboxNeeded, match="no user namespaces"):
+        MAKERS["code_output_prediction"](0, 0, kind="codeio")
+
+
+@pytest.mark.parametrize("limit", [4, pytest.param(0, marks=pytest.mark.slow)])
+def test_human_eval_golds_score_one(sandbox, limit):
+    _check_golds([raw.row for raw in read(HumanEvalSource(limit=limit))])
 
 
 def test_pydantic_near_misses(sandbox):

@@ -3,7 +3,12 @@
 import json
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from data_contracts.collect import SCHEMA
+from data_contracts.text import table_from_rows
+from infra.storage.quarantine import row_json
 from tasks.collect.rows import Bad, Raw, to_task
 
 PUBLIC = {
@@ -124,3 +129,26 @@ def test_numbers_too_long_and_nesting_too_deep_are_refused():
     for _ in range(3000):
         deep = [deep]
     assert _reason(verification_info={"a": deep}).startswith(("too_deep", "not_json"))
+
+
+_TEXT = st.text(st.characters(codec=None), max_size=8)  # lone surrogates too
+_VALUE = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | _TEXT | st.binary(max_size=4),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_TEXT, inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    row=st.dictionaries(st.sampled_from([*PUBLIC, "metadata", "gold", "source"]) | _TEXT, _VALUE),
+    whole=st.booleans(),
+)
+def test_any_row_becomes_a_storable_task_or_is_set_aside(row, whole):
+    row = {**PUBLIC, **row} if whole else row
+    outcome = to_task(Raw(row, "here", 1))
+    if isinstance(outcome, Bad):
+        json.loads(row_json(outcome.row))
+        assert outcome.reason
+    else:
+        table_from_rows([outcome], SCHEMA)

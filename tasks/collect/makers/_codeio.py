@@ -1,0 +1,99 @@
+"""Real functions from the codeio data of reasoning-gym, with inputs and results from the sandbox.
+
+The code came with data: it is never run outside the sandbox. Code that is long, that imports more
+than plain modules, or whose result could differ from run to run is left out.
+"""
+
+import ast
+import gzip
+import importlib.util
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from tasks.collect import strict_json
+from tasks.collect.errors import SandboxNeeded
+from tasks.collect.makers._random import stream
+from verifiers.sandbox import availability, run_program
+
+_MODULES = frozenset(
+    "bisect collections copy decimal fractions functools heapq itertools json math operator re "
+    "statistics string typing".split()
+)
+_UNSTEADY = ("set(", "hash(", "id(", "input(", "open(", "time", "random", "print(")
+_MAX_CODE, _MAX_INPUTS, _MAX_RESULT = 1500, 300, 200  # characters
+_DRIVER = """
+import json
+from random import Random
+inputs = generate_inputs(Random({seed!r}))
+shown = json.dumps(inputs)
+print(json.dumps([json.loads(shown), main_solution(**inputs)], allow_nan=False))
+"""
+
+
+@cache
+def _functions() -> list[tuple[str, str]]:
+    """(code, input generator) of every function that may be used."""
+    spec = importlib.util.find_spec("reasoning_gym")
+    if spec is None or not spec.submodule_search_locations:
+        raise ModuleNotFoundError("reasoning_gym is not installed: pip install reasoning-gym")
+    path = Path(spec.submodule_search_locations[0]) / "data" / "codeio.jsonl.gz"
+    with gzip.open(path, "rt", encoding="utf-8") as file:
+        rows = [json.loads(line) for line in file]
+    pairs = [(row["code_sample"].strip(), row["input_generator"].strip()) for row in rows]
+    return [pair for pair in pairs if _usable(pair[0])]
+
+
+def _usable(code: str) -> bool:
+    if len(code) > _MAX_CODE or any(word in code for word in _UNSTEADY):
+        return False
+    try:
+        tree = ast.parse(code)
+    except SyntaxError:
+        return False
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Set | ast.SetComp):
+            return False
+        if isinstance(node, ast.Import) and not {a.name for a in node.names} <= _MODULES:
+            return False
+        if isinstance(node, ast.ImportFrom) and node.module not in _MODULES:
+            return False
+    return "def main_solution(" in code
+
+
+def function_call(seed: int, index: int) -> tuple[str, str, Any]:
+    """Source, the call, and its result; the first function from a place of the seed that fits."""
+    works, why_not = availability()
+    if not works:
+        raise SandboxNeeded(
+            f"maker code_output_prediction: kind 'codeio' runs code of a data set and needs the "
+            f"sandbox: {why_not}. Choose another kind."
+        )
+    functions = _functions()
+    order = list(range(len(functions)))
+    stream("code_output_prediction/codeio", seed, 0).shuffle(order)
+    for offset in range(len(order)):
+        code, generator = functions[order[(index + offset) % len(order)]]
+        found = _run(code, generator, f"{seed}/{index}")
+        if found is not None:
+            inputs, result = found
+            call = ", ".join(f"{name}={value!r}" for name, value in inputs.items())
+            return code, f"main_solution({call})", result
+    raise AssertionError("no function of the codeio data runs in the sandbox")
+
+
+def _run(code: str, generator: str, seed: str) -> tuple[dict[str, Any], Any] | None:
+    program = f"from random import Random\n{code}\n\n{generator}\n{_DRIVER.format(seed=seed)}"
+    ended = run_program(program)
+    if ended.exit_code or ended.out_of_time or ended.out_of_output:
+        return None
+    try:
+        inputs, result = strict_json.loads(ended.stdout.decode("utf-8"))
+    except (ValueError, TypeError):
+        return None
+    if not isinstance(inputs, dict) or result is None:
+        return None
+    if len(json.dumps(inputs)) > _MAX_INPUTS or len(json.dumps(result)) > _MAX_RESULT:
+        return None
+    return inputs, result
