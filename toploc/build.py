@@ -17,7 +17,7 @@ from torch import Tensor
 from toploc.errors import InvalidSettings, UnprovableActivations
 from toploc.field import Ints, P
 from toploc.proof import ProofPoly, bit_patterns, proofs_from_points
-from toploc.select import magnitude_keys, top_k
+from toploc.select import top_k
 
 logger = logging.getLogger(__name__)
 
@@ -83,8 +83,7 @@ def largest(segment: Tensor, topk: int) -> tuple[Ints, Ints]:
             f"a chunk has {segment.shape[1]} values, fewer than topk={topk}; such a short chunk "
             "cannot be proven: use a smaller topk"
         )
-    keys = magnitude_keys(segment)
-    indices = top_k(keys, topk)
+    indices = top_k(segment.view(torch.int16), topk)
     patterns = bit_patterns(segment.gather(1, indices))
     # The largest magnitude comes first, so it tells whether all values are finite.
     if ((patterns[:, 0] & 0x7FFF) >= _INFINITY[segment.dtype]).any():

@@ -53,6 +53,9 @@ def _inverses() -> Floats:
 
 def injective_moduli(indices: Ints) -> Ints:
     """Per row the largest modulus up to P that keeps the row's indices [chunks, k] apart."""
+    ordered = np.sort(indices, axis=1)
+    if indices.shape[1] > P or (ordered[:, 1:] == ordered[:, :-1]).any():
+        raise _none_found(indices.shape[1])
     moduli = np.full(len(indices), P, dtype=np.int64)
     pending = np.arange(len(indices))
     while len(pending):
@@ -61,11 +64,15 @@ def injective_moduli(indices: Ints) -> Ints:
         pending = pending[clash]
         moduli[pending] -= 1
         if len(pending) and moduli[pending].min() <= SMALLEST_MODULUS:
-            raise NoInjectiveModulus(
-                f"no modulus from {P} down to {SMALLEST_MODULUS + 1} keeps {indices.shape[1]} indices "
-                "apart; use distinct indices or a smaller topk"
-            )
+            raise _none_found(indices.shape[1])
     return moduli
+
+
+def _none_found(count: int) -> NoInjectiveModulus:
+    return NoInjectiveModulus(
+        f"no modulus from {P} down to {SMALLEST_MODULUS + 1} keeps {count} indices apart; give "
+        "distinct indices, or fewer"
+    )
 
 
 def interpolate(x: Ints, y: Ints) -> Ints:
@@ -112,10 +119,11 @@ def evaluate(coefficients: Ints, x: Ints) -> Ints:
     for i in range(1, _BABY_STEPS):
         powers[:, i] = _reduce(powers[:, i - 1] * points)
     giant = _reduce(powers[:, -1] * points)
-    parts = _reduce(padded @ powers)
-    value = parts[:, -1].copy()
-    for block in range(blocks - 2, -1, -1):
+    value = np.zeros(points.shape)
+    # Sums of products by hand: for such small matrices the threads of a BLAS only get in the way.
+    for block in range(blocks - 1, -1, -1):
         value *= giant
-        value += parts[:, block]
+        for i in range(_BABY_STEPS):
+            value += padded[:, block, i, None] * powers[:, i]
         _reduce(value)
     return value.astype(np.int64)

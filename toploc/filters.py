@@ -27,7 +27,8 @@ EDGE_MASS = 1e-4
 within these distances (unscaled logits; share of mass for top-p) of the cut counts as inside."""
 
 _FIRST_WIDTH = 128
-"""How many of the largest logits top-p looks at first."""
+_SECOND_WIDTH = 1024
+"""How many of the largest logits top-p looks at, before it sorts the vocabulary."""
 
 _BLOCK_VALUES = 1 << 16
 
@@ -117,7 +118,7 @@ def candidates(logits: Tensor, rule: SamplingRule) -> Candidates:
         found, seen = _cut(logits, largest, ids, counts, total, rule)
         if width >= vocabulary or bool((seen >= total * (rule.top_p + EDGE_MASS)).all()):
             return found
-        width *= 8
+        width = _SECOND_WIDTH if width == _FIRST_WIDTH else vocabulary
 
 
 def masses(weights: Tensor) -> Tensor:

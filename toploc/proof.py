@@ -15,8 +15,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from toploc.errors import MalformedProof, NoInjectiveModulus
-from toploc.field import SMALLEST_MODULUS, Ints, P, injective_moduli, interpolate
+from toploc.errors import MalformedProof
+from toploc.field import Ints, P, injective_moduli, interpolate
 
 WORD = 2
 _LARGEST_WORD = 0xFFFF
@@ -141,18 +141,11 @@ def proofs_from_points(indices: Ints, patterns: Ints) -> list[ProofPoly]:
     """One proof per row of indices and bit patterns, both [chunks, k]."""
     moduli = injective_moduli(indices)
     coefficients = interpolate(indices % moduli[:, None], patterns % P)
-    return [
-        ProofPoly(c, m) for c, m in zip(coefficients.tolist(), moduli.tolist(), strict=True)
-    ]
+    return [ProofPoly(c, m) for c, m in zip(coefficients.tolist(), moduli.tolist(), strict=True)]
 
 
 def find_injective_modulus(x: list[int]) -> int:
     """The largest modulus from 65497 down to 2**15 + 1 that keeps the numbers apart."""
-    if len(set(x)) != len(x) or len(x) > P:
-        raise NoInjectiveModulus(
-            f"{len(x)} numbers of which {len(set(x))} differ; give at most {P} distinct ones, "
-            f"moduli above {SMALLEST_MODULUS} are tried"
-        )
     if not x:
         return P
     return int(injective_moduli(np.asarray(x, dtype=np.int64).reshape(1, -1))[0])

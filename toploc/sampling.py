@@ -87,7 +87,7 @@ def sample(
     if len(logits) == 0:
         return seeds.new_empty(0, dtype=torch.int64), logits.new_empty(0)
     found = candidates(logits, rule)
-    ids, value = _best(found, seeds, positions, rule)
+    ids, value = _best(found, logits.shape[1], seeds, positions, rule)
     scaled = (value - found.largest[:, 0].to(torch.float64)) * rule.inverse_temperature
     mass = found.total.to(torch.float64) * (1.0 / MASS_UNIT)
     return ids, (scaled - log64(mass)).to(torch.float32).clamp_(max=0.0)
@@ -111,7 +111,7 @@ def margins(
     known = (claimed >= 0) & (claimed < logits.shape[1])
     claimed = torch.where(known, claimed, 0)
     found = candidates(logits, rule)
-    best, best_logit = _best(found, seeds, positions, rule)
+    best, best_logit = _best(found, logits.shape[1], seeds, positions, rule)
     own = logits.gather(1, claimed[:, None])[:, 0]
     gap = best_logit - own.to(torch.float64)
     if not rule.greedy:
@@ -168,7 +168,7 @@ def _check_rows(logits: Tensor, *others: Tensor) -> None:
 
 
 def _best(
-    found: Candidates, seeds: Tensor, positions: Tensor, rule: SamplingRule
+    found: Candidates, vocabulary: int, seeds: Tensor, positions: Tensor, rule: SamplingRule
 ) -> tuple[Tensor, Tensor]:
     """Token id with the best score of each row, the lowest id among equals, and its float64 logit."""
     if rule.greedy:
@@ -177,7 +177,10 @@ def _best(
     parts = []
     for rows in row_blocks(found.logits):
         if found.ids is None:
-            words = words_of_vocabulary(seeds[rows], positions[rows], found.logits.shape[1])
+            words = words_of_vocabulary(seeds[rows], positions[rows], vocabulary)
+        elif 4 * found.ids.shape[1] > vocabulary:
+            words = words_of_vocabulary(seeds[rows], positions[rows], vocabulary)
+            words = words.gather(1, found.ids[rows])
         else:
             words = words_at(seeds[rows], positions[rows], found.ids[rows])
         row, place = _contenders(words, found.weights[rows])
