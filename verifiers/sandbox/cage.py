@@ -26,6 +26,8 @@ OUTPUT_BYTES = 16 << 20
 STDERR_BYTES = 64 << 10
 _START_SECONDS = 60.0
 _DEATH_SECONDS = 5.0
+_PATIENCE = 4
+"""A patient run ends after this many times the wall limit."""
 _HOLD_BACK = 0.3
 """CPU seconds below the limit at which a kill counts as the limit's doing (ticks are coarse)."""
 
@@ -143,8 +145,13 @@ class Cage:
             self.close()
             raise SandboxBroken(f"{error} {said}".strip()) from error
 
-    def run(self, job: dict[str, object], stdin: bytes, limits: Limits) -> Ended:
-        """Run one program to its end; the sandbox is of no use after SandboxBroken."""
+    def run(
+        self, job: dict[str, object], stdin: bytes, limits: Limits, *, patient: bool = False
+    ) -> Ended:
+        """Run one program to its end; the sandbox is of no use after SandboxBroken.
+
+        A patient run does not count the time that the program waited for a CPU.
+        """
         beside = 1 if self._slot else 2  # the fork server; in a user namespace bwrap's init too
         job = {**job, "limits": limits.rlimits(beside)}
         self.tests += 1
@@ -162,7 +169,7 @@ class Cage:
             finally:
                 for fd in theirs:
                     os.close(fd)
-            return self._supervise(streams, limits)
+            return self._supervise(streams, limits, patient)
         except SandboxBroken:
             self.close()
             raise
@@ -170,10 +177,10 @@ class Cage:
             for stream in streams:
                 os.close(stream.fd)
 
-    def _supervise(self, streams: list[_Pipe], limits: Limits) -> Ended:
+    def _supervise(self, streams: list[_Pipe], limits: Limits, patient: bool) -> Ended:
         started = time.monotonic()
-        deadline, out_of_time, out_of_output, starved = started + limits.wall_seconds, False, False, False
-        killed = False
+        deadline = started + limits.wall_seconds
+        out_of_time = out_of_output = starved = killed = False
         ended: dict[str, object] | None = None
         with selectors.DefaultSelector() as selector:
             for stream in streams:
@@ -184,6 +191,9 @@ class Cage:
                 if not events and time.monotonic() >= deadline:
                     if killed or ended is not None:
                         raise SandboxBroken("the program did not die when killed")
+                    if patient and (more := self._owed(started, limits)) > 0:
+                        deadline += more
+                        continue
                     out_of_time = killed = True
                     starved = procfs.starved(self._process.pid, limits.wall_seconds)
                     deadline = time.monotonic() + _DEATH_SECONDS
@@ -204,6 +214,14 @@ class Cage:
                     elif not key.data.open:
                         selector.unregister(key.fd)
         return self._ended(ended, streams, limits, started, out_of_time, out_of_output, starved)
+
+    def _owed(self, started: float, limits: Limits) -> float:
+        """Seconds of its wall time that the program spent waiting for a CPU and gets back."""
+        elapsed = time.monotonic() - started
+        if elapsed >= _PATIENCE * limits.wall_seconds:
+            return 0.0
+        left = limits.wall_seconds - elapsed + procfs.waited(self._process.pid)
+        return max(left, 0.0) and max(left, 0.5)
 
     def _ended(
         self,

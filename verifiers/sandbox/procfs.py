@@ -39,7 +39,12 @@ def cpu_wait_seconds(pid: int) -> float:
     return longest
 
 
-def starved(sandbox_pid: int, wall_seconds: float) -> bool:
-    """True when the program, the deepest process of the sandbox, mostly waited for a CPU."""
+def waited(sandbox_pid: int) -> float:
+    """Seconds that the program, the deepest process of the sandbox, waited for a CPU."""
     below = descendants(sandbox_pid)
-    return bool(below) and cpu_wait_seconds(below[-1]) >= wall_seconds * _STARVED_SHARE
+    return cpu_wait_seconds(below[-1]) if below else 0.0
+
+
+def starved(sandbox_pid: int, wall_seconds: float) -> bool:
+    """True when the program mostly waited for a CPU."""
+    return waited(sandbox_pid) >= wall_seconds * _STARVED_SHARE

@@ -94,7 +94,7 @@ def _attempt(
             progress.report(progress.ANSWER)
             try:
                 cage = _take(kind) or Cage(kind)
-                ended = cage.run(job, stdin, limits)
+                ended = cage.run(job, stdin, limits, patient=alone)
             except SandboxBroken:
                 if last:
                     raise
