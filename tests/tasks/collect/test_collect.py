@@ -31,7 +31,7 @@ def config(tmp_path):
     lines = [
         json.dumps(row),
         json.dumps({**row, "prompt": "what is 2  + 2?"}),
-        json.dumps({**row, "prompt": "What is 2 + 3?", "gold": "\\boxed{4}"}),
+        json.dumps({**row, "prompt": "What is 2 + 3?", "gold": "\\boxed{5}"}),
         json.dumps({**row, "prompt": "What is 2 + 4?", "task_type": "no_such"}),
         "{broken",
         json.dumps({**row, "prompt": None}),

@@ -4,7 +4,11 @@ import pytest
 
 from tasks.collect import goldtest
 from tasks.collect.makers import MAKERS
+from tasks.collect.makers._constraints import CONSTRAINTS
 from tasks.collect.rows import Raw, to_task
+
+MET_BY_NOTHING = {"validate_lowercase", "validate_uppercase", "validate_no_commas"}
+"""They stay only where the verifier gives an empty answer no point."""
 
 
 def _task(task_type, prompt, info, **more):
@@ -61,7 +65,14 @@ def test_without_a_sandbox_code_stays_and_is_marked(monkeypatch):
     ]
 
 
-@pytest.mark.parametrize("task_type", sorted(set(MAKERS) - {"pydantic_adherance"}))
+def test_constraints_that_garbage_cannot_meet_pass():
+    names = sorted(set(CONSTRAINTS) - MET_BY_NOTHING)
+    rows = [MAKERS["ifeval"](9, i, constraint=name) for name in names for i in range(3)]
+    verdicts = _outcomes(*(to_task(Raw(row, "test")) for row in rows))
+    assert {verdict.outcome for verdict in verdicts} == {"passed"}
+
+
+@pytest.mark.parametrize("task_type", sorted(set(MAKERS) - {"pydantic_adherance", "ifeval"}))
 def test_every_maker_passes(task_type, easy):
     make = MAKERS[task_type]
     rows = [make(9, i) for i in range(12)] + [make(9, i, **easy[task_type]) for i in range(12)]
