@@ -14,27 +14,23 @@ from infra.storage import Store
 SECRET = "very-secret-key-0123456789"
 
 
-@pytest.fixture(scope="session")
-def s3_endpoint() -> Iterator[str]:
+@pytest.fixture(scope="package")
+def s3_environment() -> Iterator[None]:
+    import s3fs
+
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
     host, port = server.get_host_and_port()
-    yield f"http://{host}:{port}"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("AWS_ENDPOINT_URL", f"http://{host}:{port}")
+        patch.setenv("AWS_ACCESS_KEY_ID", "test-key-id")
+        patch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
+        patch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+        # Clients are cached by their options, and the environment is none of them.
+        s3fs.S3FileSystem.clear_instance_cache()
+        yield
+    s3fs.S3FileSystem.clear_instance_cache()
     server.stop()
-
-
-@pytest.fixture
-def s3_environment(s3_endpoint: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    import s3fs
-
-    monkeypatch.setenv("AWS_ENDPOINT_URL", s3_endpoint)
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test-key-id")
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
-    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
-    # Clients are cached by their options, and the environment is none of them.
-    s3fs.S3FileSystem.clear_instance_cache()
-    yield
-    s3fs.S3FileSystem.clear_instance_cache()
 
 
 @pytest.fixture

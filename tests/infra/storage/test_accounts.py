@@ -56,7 +56,7 @@ def test_any_row_can_be_set_aside(store: Store) -> None:
     }
     assert quarantine_rows(store, LAYOUT, "collect", "s", [(row, "why", "file:1")]) == 1
     table = read_table(store, LAYOUT.quarantine("collect", "s"))
-    assert contract.validate(table).ok
+    assert table.schema.equals(contract.SCHEMA)
     back = json.loads(table.column("row")[0].as_py())
     assert back == {
         "text": "broken \ufffd",

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
-from infra.storage import Store
+from infra.storage import Store, remote
 from infra.storage.errors import (
     AccessDenied,
     AlreadyExists,
@@ -134,7 +134,6 @@ def test_rights_are_not_retryable_and_network_is(
         missing.write_bytes("a", b"")
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
     monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
-    s3fs.S3FileSystem.clear_instance_cache()
     unreachable = Store("s3://bucket/x")
     unreachable._fs = s3fs.S3FileSystem(skip_instance_cache=True)
     unreachable._fs.retries = 1
@@ -178,7 +177,10 @@ class ClientFault(Exception):
         self.response = response
 
 
-def test_a_conflict_is_tried_again_and_given_up_in_the_end() -> None:
+def test_a_conflict_is_tried_again_and_given_up_in_the_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(remote, "_CONFLICT_TRIES", 3)
     fs = Conflicting()
     put(fs, "/conflict/a", b"1", overwrite=False)
     assert fs.cat_file("/conflict/a") == b"1"
