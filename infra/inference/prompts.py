@@ -64,14 +64,17 @@ class ChatTokenizer:
 
     def opened_prefix(self, prompt_ids: Sequence[int]) -> str:
         """The tag that the prompt's end leaves open, with white space after it; or ''."""
-        found = OPENED_TAG.search(self.decode(prompt_ids[-TAIL_TOKENS:]))
+        # Special tokens stay in: one that follows a user's words ends what those words opened.
+        found = OPENED_TAG.search(self._text(prompt_ids[-TAIL_TOKENS:]))
         return found.group(0) if found else ""
 
     def decode(self, ids: Sequence[int]) -> str:
         """Text of token ids; special tokens are left out, tags stay."""
-        visible = [i for i in ids if i not in self._hidden_ids]
+        return self._text([i for i in ids if i not in self._hidden_ids])
+
+    def _text(self, ids: Sequence[int]) -> str:
         text: str = self._tokenizer.decode(
-            visible, skip_special_tokens=False, clean_up_tokenization_spaces=False
+            list(ids), skip_special_tokens=False, clean_up_tokenization_spaces=False
         )
         return text
 

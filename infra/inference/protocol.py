@@ -110,6 +110,10 @@ class Engine(Protocol):
         """Decode a batch. The same batch and parameters give the same tokens."""
         ...
 
+    def ended(self, output_ids: Sequence[int], stop: Sequence[str]) -> bool:
+        """Whether the last token ends the output: an end token, or the end of a stop string."""
+        ...
+
     def prefill(self, items: Sequence[Item]) -> list[tuple[Tensor, Tensor]]:
         """Hidden states (bfloat16) and logits (float32) of given outputs, without decoding.
 

@@ -59,6 +59,12 @@ class TransformersEngine:
         """Prompt ids with the generation prompt, and the text that the template opened."""
         return self._tokenizer.render(messages)
 
+    def ended(self, output_ids: Sequence[int], stop: Sequence[str]) -> bool:
+        """Whether the last token ends the output: an end token, or the end of a stop string."""
+        if not output_ids:
+            return False
+        return output_ids[-1] in self.eos_ids or StopWatcher(self._tokenizer, stop).hit(output_ids)
+
     @torch.inference_mode()
     def generate(
         self,

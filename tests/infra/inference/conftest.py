@@ -1,0 +1,41 @@
+"""A loaded tiny engine, and requests for it."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from torch import Tensor
+
+from infra.inference.protocol import Request
+from infra.inference.transformers_engine import TransformersEngine
+
+
+@pytest.fixture(scope="session")
+def engine(tiny_model: Path) -> Iterator[TransformersEngine]:
+    loaded = TransformersEngine(tiny_model, "tiny", "r0")
+    yield loaded
+    loaded.close()
+
+
+@pytest.fixture
+def make_request(engine: TransformersEngine) -> Callable[..., Request]:
+    def make(text: str, seed: int, trace_id: str | None = None) -> Request:
+        ids, _ = engine.render([{"role": "user", "content": text}])
+        return Request(trace_id or f"{text}/{seed}", tuple(ids), seed)
+
+    return make
+
+
+class Pieces:
+    """A sink that keeps what it was given."""
+
+    def __init__(self) -> None:
+        self.by_trace: dict[str, list[tuple[int, Tensor]]] = {}
+
+    def __call__(self, trace_id: str, start: int, rows: Tensor) -> None:
+        self.by_trace.setdefault(trace_id, []).append((start, rows))
+
+
+@pytest.fixture
+def pieces() -> Pieces:
+    return Pieces()

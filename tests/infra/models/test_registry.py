@@ -1,0 +1,81 @@
+"""Ids, specs, errors."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from infra.models import registry, smollm2
+from infra.models.errors import ModelFilesMissing, UnknownModel
+
+
+def test_known_ids() -> None:
+    assert registry.known() == (
+        "tracemill/nano-s",
+        "tracemill/nano-m",
+        "tracemill/nano-l",
+        "HuggingFaceTB/SmolLM2-135M-Instruct",
+    )
+
+
+def test_spec_of_smollm2_needs_no_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(smollm2, "PACKAGE", "llm-not-there")
+    spec = registry.get("HuggingFaceTB/SmolLM2-135M-Instruct")
+    assert spec.context_length == 8192 and spec.dtype == "float32"
+
+
+@pytest.mark.parametrize(
+    ("given", "nearest"),
+    [
+        ("tracemill/nano-x", "tracemill/nano-"),
+        ("SmolLM2-135M-Instruct", "HuggingFaceTB/SmolLM2-135M-Instruct"),
+        ("huggingfacetb/smollm2-135m-instruct", "HuggingFaceTB/SmolLM2-135M-Instruct"),
+    ],
+)
+def test_unknown_id_names_the_nearest(given: str, nearest: str) -> None:
+    for ask in (registry.get, registry.materialise, registry.revision):
+        with pytest.raises(UnknownModel, match=f"did you mean '{nearest}"):
+            ask(given)
+
+
+def test_unlike_id_names_all() -> None:
+    with pytest.raises(UnknownModel, match="tracemill/nano-s, .*local directory") as caught:
+        registry.get("Qwen/Qwen3-4B-Thinking")
+    assert "did you mean" not in str(caught.value)
+    assert not caught.value.retryable
+
+
+def test_directory_is_an_id(tiny_model: Path, tmp_path: Path) -> None:
+    directory = tmp_path / "mine"
+    shutil.copytree(tiny_model, directory)
+    (directory / "README.md").write_text(
+        "---\nlicense: mit\n---\n# Mine\n\nA model of mine.\nMore."
+    )
+    (directory / "generation_config.json").write_text('{"temperature": 0.6, "top_k": 20}')
+    spec = registry.get(str(directory))
+    assert registry.materialise(str(directory)) == directory
+    assert (spec.description, spec.source, spec.context_length) == (
+        "A model of mine.",
+        "directory",
+        256,
+    )
+    assert (spec.sampling.temperature, spec.sampling.top_k, spec.sampling.top_p) == (0.6, 20, 1.0)
+    # embeddings and head, two layers of attention and MLP, norms
+    assert spec.parameters == 2 * 262 * 128 + 2 * (128 * (128 * 2 + 64 * 2 + 256 * 3 + 2)) + 128
+
+
+@pytest.mark.parametrize("gone", ["config.json", "tokenizer.json", "model.safetensors"])
+def test_incomplete_directory_is_refused(tiny_model: Path, tmp_path: Path, gone: str) -> None:
+    directory = tmp_path / "mine"
+    shutil.copytree(tiny_model, directory)
+    (directory / gone).unlink()
+    with pytest.raises(ModelFilesMissing, match=gone.removeprefix("model").replace(".", r"\.")):
+        registry.materialise(str(directory))
+
+
+def test_directory_without_chat_template_is_refused(tiny_model: Path, tmp_path: Path) -> None:
+    directory = tmp_path / "mine"
+    shutil.copytree(tiny_model, directory)
+    (directory / "chat_template.jinja").unlink()
+    with pytest.raises(ModelFilesMissing, match="chat_template"):
+        registry.materialise(str(directory))
