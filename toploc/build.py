@@ -1,11 +1,12 @@
 """Building proofs from activations.
 
-Chunks: unless `skip_prefill`, the first activation alone; then every `decode_batching_size` following
-activations, flattened one after the other, the last chunk possibly shorter. Each chunk gives one
-proof of its `topk` largest magnitudes.
+Chunks: unless `skip_prefill`, the first activation alone; then every `decode_batching_size`
+following activations, flattened one after the other, the last chunk possibly shorter. Each chunk
+gives one proof of its `topk` largest magnitudes.
 
-`prove` raises what is wrong. The `build_proofs*` functions keep the contract of the PyPI package: an
-engine must not stop because of a proof, so they log and return null proofs, which no verifier takes.
+`prove` raises what is wrong. The `build_proofs*` functions keep the contract of the PyPI package:
+an engine must not stop because of a proof, so they log and return null proofs, which no verifier
+takes.
 """
 
 import logging
@@ -73,8 +74,8 @@ def largest(segment: Tensor, topk: int) -> tuple[Ints, Ints]:
     """Indices and bit patterns [chunks, topk] of the largest magnitudes of each chunk."""
     if segment.dtype not in _INFINITY:
         raise UnprovableActivations(
-            f"activations are {segment.dtype}; the field holds 16-bit patterns: convert to bfloat16 "
-            "(or float16)"
+            f"activations are {segment.dtype}; the field holds 16-bit patterns: convert to "
+            "bfloat16 (or float16)"
         )
     if not 1 <= topk <= P:
         raise InvalidSettings(f"topk is {topk}; give 1 to {P}, 128 as a rule")

@@ -1,9 +1,9 @@
 """Which tokens stay candidates: temperature, then min-p, top-k and top-p, as vLLM orders them.
 
-Every filter keeps a top segment of the logits and at least the largest one. Equal logits are ordered
-by token id, so a filter cuts through ties the same way everywhere. Probability masses are summed as
-64-bit integers (units of 2**-40 of the largest token's), which makes the sums exact: they do not
-depend on the device, the order or the other rows.
+Every filter keeps a top segment of the logits and at least the largest one. Equal logits are
+ordered by token id, so a filter cuts through ties the same way everywhere. Probability masses are
+summed as 64-bit integers (units of 2**-40 of the largest token's), which makes the sums exact:
+they do not depend on the device, the order or the other rows.
 """
 
 import math
@@ -96,8 +96,8 @@ def candidates(logits: Tensor, rule: SamplingRule) -> Candidates:
     if not torch.isfinite(largest).all():
         row = int(torch.nonzero(~torch.isfinite(largest[:, 0]))[0])
         raise InvalidLogits(
-            f"the largest logit of row {row} is {float(largest[row])}; finite numbers (and -inf for "
-            "forbidden tokens) are needed: look for overflow in the model"
+            f"the largest logit of row {row} is {float(largest[row])}; finite numbers (and -inf "
+            "for forbidden tokens) are needed: look for overflow in the model"
         )
     vocabulary = logits.shape[1]
     top_k = min(rule.top_k or vocabulary, vocabulary)
@@ -148,8 +148,8 @@ def _cut(
 ) -> tuple[Candidates, Tensor]:
     """Min-p and top-p among the first `counts` of `ids`, which go from the largest logit downwards.
 
-    `total` is the mass that top_p is a share of; by default that of these tokens. Returns their mass
-    too: above that share, what lies beyond them cannot be kept.
+    `total` is the mass that top_p is a share of; by default that of these tokens. Returns their
+    mass too: above that share, what lies beyond them cannot be kept.
     """
     values = logits.gather(1, ids)
     least = _least_kept(logits, largest, rule)

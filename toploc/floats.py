@@ -38,7 +38,7 @@ def log64(x: Tensor) -> Tensor:
 
 
 def exp32(x: Tensor) -> Tensor:
-    """Exponential of float32 values <= 0, relative error a few 1e-6; below e**-83 it stays there."""
+    """Exponential of float32 values <= 0, relative error a few 1e-6; at least e**-83."""
     t = (x * _LOG2_E).clamp_(min=_SMALLEST_EXPONENT)
     # The sum has no bits left for fractions, so it rounds t, and its low bits are the integer.
     shifted = t + _ROUNDER
@@ -54,7 +54,7 @@ def exp32(x: Tensor) -> Tensor:
 
 
 def gumbel_of(words: Tensor) -> Tensor:
-    """Standard Gumbel noise of 32-bit words, float32: -log(-log(1 - v)), v = (word + 1/2) / 2**32."""
+    """Standard Gumbel noise of words, float32: -log(-log(1 - v)), v = (word + 1/2) / 2**32."""
     complement = 1.0 - (words.to(torch.float64) + 0.5) * 2.0**-32
     exponential = -log64(complement)
     return (-log64(exponential)).to(torch.float32)

@@ -1,13 +1,13 @@
 """Philox4x32-10 (Salmon et al., 2011): a counter-based random function.
 
-The same counter and key give the same words on any device, in any batch and after any restart. Words
-are held in 64-bit integers: in numpy uint64 on a CPU (which has the faster integer product there) and
-in torch int64 elsewhere, by the same code. A signed product wraps, so its high half is a shift and a
-mask in both. Shapes broadcast: the first rounds work on small arrays where only one word of the
-counter varies along a dimension.
+The same counter and key give the same words on any device, in any batch and after any restart.
+Words are held in 64-bit integers: in numpy uint64 on a CPU (which has the faster integer product
+there) and in torch int64 elsewhere, by the same code. A signed product wraps, so its high half is
+a shift and a mask in both. Shapes broadcast: the first rounds work on small arrays where only one
+word of the counter varies along a dimension.
 """
 
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +22,7 @@ _ROUNDS = 10
 NOISE_DOMAIN = 0x474D424C
 """Last counter word of the sampling noise ("GMBL"), apart from any later use of the same key."""
 
-Array = TypeVar("Array", Tensor, npt.NDArray[np.uint64])
+Array = TypeVar("Array", Tensor, npt.NDArray[Any])
 
 
 def philox4x32(
@@ -63,7 +63,7 @@ def _noise_lanes(seeds: Tensor, positions: Tensor, blocks: Tensor) -> Tensor:
     key = (seeds & _WORD, (seeds >> 32) & _WORD)
     domain = torch.full_like(positions, NOISE_DOMAIN)
     counter = (blocks, positions & _WORD, (positions >> 32) & _WORD, domain)
-    shape = torch.broadcast_shapes(seeds.shape, blocks.shape)
+    shape = (len(seeds), blocks.shape[1])
     if blocks.device.type == "cpu":
         c0, c1, c2, c3 = (c.numpy().view(np.uint64) for c in counter)
         k0, k1 = (k.numpy().view(np.uint64) for k in key)

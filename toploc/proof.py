@@ -1,9 +1,9 @@
 """One proof: a polynomial over GF(65497) and the modulus that maps indices to its argument.
 
-Bytes: big-endian uint16 modulus, then the coefficients as big-endian uint16, ascending powers. The
-null proof (modulus 0, zero coefficients) says that building failed; it can be stored and parsed, and
-no verifier accepts it. Parsing refuses what is not the encoding of some proof; whether the numbers
-make sense is for `ProofPoly.faults`, which every verifier asks.
+Bytes: big-endian uint16 modulus, then the coefficients as big-endian uint16, ascending powers.
+The null proof (modulus 0, zero coefficients) says that building failed; it can be stored and
+parsed, and no verifier accepts it. Parsing refuses what is not the encoding of some proof;
+whether the numbers make sense is for `ProofPoly.faults`, which every verifier asks.
 """
 
 import base64

@@ -1,17 +1,17 @@
 """Sampling that a verifier can repeat, and the judgement of claimed tokens.
 
-Token = argmax over the kept candidates of logit / temperature + Gumbel noise, which draws from their
-softmax. The noise is a function of (trace seed, position in the output, token id) alone, so a
-verifier with its own prefill logits knows which token the prover had to take, up to the small
-difference of the logits. The margin of a claimed token is how much better the verifier's best score
-is, in units of unscaled logits: 0 for the same token, infinite outside the kept candidates.
+Token = argmax over the kept candidates of logit / temperature + Gumbel noise, which draws from
+their softmax. The noise is a function of (trace seed, position in the output, token id) alone, so
+a verifier with its own prefill logits knows which token the prover had to take, up to the small
+difference of the logits. The margin of a claimed token is how much better the verifier's best
+score is, in units of unscaled logits: 0 for the same token, infinite outside the kept candidates.
 
 Results do not depend on the batch: a row alone gives what it gives among others. With equal logits
 they are equal on CPU and CUDA, bit for bit.
 
 Only few noises are computed in full. With v = (word + 1/2) / 2**32 and e = -log(1 - v), noise is
--log e, the token taken has the least e / weight, and v <= e bounds that ratio from below for the price
-of one division; only tokens whose bound is below a known exact ratio get exact scores.
+-log e, the token taken has the least e / weight, and v <= e bounds that ratio from below for the
+price of one division; only tokens whose bound is below a known exact ratio get exact scores.
 """
 
 import math
@@ -125,9 +125,9 @@ def margins(
 
 def judge_sampling(
     margins: Tensor,
-    limits: SamplingLimits = SamplingLimits(),  # noqa: B008 (frozen)
+    limits: SamplingLimits = SamplingLimits(),
 ) -> ProofVerdict:
-    """Judge the margins of one trace. Fails closed: no tokens, NaN or negative margins are refused."""
+    """Judge the margins of one trace; no tokens, NaN and negative margins are refused."""
     values = margins.to(torch.float64)
     if values.dim() != 1 or len(values) == 0:
         return refuse(f"no_margins: shape {list(values.shape)}; at least one token is needed")
@@ -162,15 +162,15 @@ def _check_rows(logits: Tensor, *others: Tensor) -> None:
     for other in others:
         if other.shape != (len(logits),):
             raise InvalidLogits(
-                f"logits {list(logits.shape)} do not go with a tensor {list(other.shape)}; give one "
-                "number per row"
+                f"logits {list(logits.shape)} do not go with a tensor {list(other.shape)}; give "
+                "one number per row"
             )
 
 
 def _best(
     found: Candidates, vocabulary: int, seeds: Tensor, positions: Tensor, rule: SamplingRule
 ) -> tuple[Tensor, Tensor]:
-    """Token id with the best score of each row, the lowest id among equals, and its float64 logit."""
+    """Token id with the best score of each row (lowest among equals) and its float64 logit."""
     if rule.greedy:
         taken = found.logits.argmax(1)
         return taken, found.logits.gather(1, taken[:, None])[:, 0].to(torch.float64)

@@ -29,8 +29,8 @@ def top_k(values: Tensor, k: int) -> Tensor:
 def leading(values: Tensor, k: int) -> tuple[Tensor, Tensor]:
     """At least the k largest of each row, and all that tie with the last of them.
 
-    Returns columns [rows, width], ordered as in `top_k`, and their number in each row [rows]; places
-    beyond that number hold some other columns.
+    Returns columns [rows, width], ordered as in `top_k`, and their number in each row [rows];
+    places beyond that number hold some other columns.
     """
     rows, n = values.shape
     width = min(_WIDEST_BLOCK, n // (4 * k))
@@ -70,7 +70,7 @@ def _candidates(values: Tensor, k: int, width: int) -> tuple[Tensor, Tensor]:
     """Row and column of a few entries that hold the k largest of each row."""
     n = values.shape[1]
     blocks = n // width
-    body = values[:, : blocks * width].unflatten(1, (width, blocks))
+    body = values[:, : blocks * width].view(-1, width, blocks)
     maxima = _block_maxima(body)
     bound = maxima.topk(k, dim=1, sorted=True).values[:, -1]
     row, block = torch.nonzero(maxima >= bound[:, None], as_tuple=True)

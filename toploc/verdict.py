@@ -1,16 +1,17 @@
 """Accept or refuse the proofs of one sequence. Fails closed.
 
-A sequence is accepted only if all of this holds: the proof bytes are exactly one proof per started
-chunk of rows; every proof is usable; every modulus is one that honest building can give; every
-polynomial is non-trivial; every chunk is within the limits; the verifier's own activations are finite
-bf16 with enough values. Anything else is a refusal with its reasons, "code: what was found".
+A sequence is accepted only if all of this holds: the proof bytes are exactly one proof per
+started chunk of rows; every proof is usable; every modulus is one that honest building can give;
+every polynomial is non-trivial; every chunk is within the limits; the verifier's own activations
+are finite bf16 with enough values. Anything else is a refusal with its reasons, "code: what was
+found".
 
 Why non-trivial: of the 128 large values of a chunk nearly all share two or three exponents, so a
 constant polynomial of a common value passes loose limits without any computation. An honest
-polynomial through 128 points is dense and of full degree, up to odds of 1 in 65497 per coefficient,
-and takes any value off its points. A tiny modulus would do the same service to a forger (all indices
-land on a few arguments), so it must be above 2**15, exactly 65497 where no two indices can clash,
-and keep the verifier's own indices apart as well.
+polynomial through 128 points is dense and of full degree, up to odds of 1 in 65497 per
+coefficient, and takes any value off its points. A tiny modulus would do the same service to a
+forger (all indices land on a few arguments), so it must be above 2**15, exactly 65497 where no
+two indices can clash, and keep the verifier's own indices apart as well.
 """
 
 from dataclasses import dataclass, field
@@ -21,7 +22,7 @@ from torch import Tensor
 
 from toploc.build import segments
 from toploc.errors import ToplocError
-from toploc.field import SMALLEST_MODULUS, Ints, P, evaluate
+from toploc.field import SMALLEST_MODULUS, Floats, Ints, P, evaluate
 from toploc.proof import WORD
 from toploc.verify import Comparison, compare, exponents
 
@@ -62,7 +63,7 @@ def refuse(*reasons: str, figures: Figures | None = None) -> ProofVerdict:
 def judge_proofs(
     hidden: Tensor,
     proofs: bytes,
-    limits: Limits = Limits(),  # noqa: B008 (frozen)
+    limits: Limits = Limits(),
     topk: int = 128,
     decode_batching_size: int = 32,
 ) -> ProofVerdict:
@@ -127,9 +128,9 @@ def _implausible_moduli(moduli: Ints, lengths: Ints, comparison: Comparison) -> 
     tolerated = comparison.indices.shape[1] // 8
     for chunk in np.flatnonzero((moduli < lowest) | (clashes > tolerated)):
         reasons.append(
-            f"proof_modulus: chunk {chunk} has modulus {moduli[chunk]}, which no honest search ends "
-            f"at: at least {lowest[chunk]} is due, and {clashes[chunk]} indices clash (at most "
-            f"{tolerated})"
+            f"proof_modulus: chunk {chunk} has modulus {moduli[chunk]}, which no honest search "
+            f"ends at: at least {lowest[chunk]} is due, and {clashes[chunk]} indices clash "
+            f"(at most {tolerated})"
         )
     return reasons
 
@@ -148,13 +149,13 @@ def _trivial(moduli: Ints, coefficients: Ints, comparison: Comparison) -> list[s
             )
         elif zeros[chunk] > max(2, k // 16):
             reasons.append(
-                f"trivial_zeros: chunk {chunk} has {zeros[chunk]} zero coefficients of {k}; honest is "
-                "none"
+                f"trivial_zeros: chunk {chunk} has {zeros[chunk]} zero coefficients of {k}; honest "
+                "is none"
             )
         elif repeated[chunk] > _SPREAD_SHARE:
             reasons.append(
-                f"trivial_spread: chunk {chunk} has the common exponent at {repeated[chunk]:.0%} of "
-                "arguments that belong to no large value; honest is below 1%"
+                f"trivial_spread: chunk {chunk} has the common exponent at {repeated[chunk]:.0%} "
+                "of arguments that belong to no large value; honest is below 1%"
             )
     return reasons
 
@@ -162,21 +163,18 @@ def _trivial(moduli: Ints, coefficients: Ints, comparison: Comparison) -> list[s
 def _degrees(coefficients: Ints) -> Ints:
     """Degree per polynomial; -1 for zero."""
     powers = np.arange(coefficients.shape[1])
-    return np.where(coefficients != 0, powers, -1).max(1)
+    degrees: Ints = np.where(coefficients != 0, powers, -1).max(1)
+    return degrees
 
 
-def _off_points_like_on_points(
-    moduli: Ints, coefficients: Ints, comparison: Comparison
-) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
-    """Share of arguments off the verifier's points whose value has the chunk's commonest exponent."""
+def _off_points_like_on_points(moduli: Ints, coefficients: Ints, comparison: Comparison) -> Floats:
+    """Share of arguments off the verifier's points with the chunk's commonest exponent."""
     own = exponents(comparison.patterns)
     common = np.array([np.bincount(row).argmax() for row in own])
     points = np.linspace(1, moduli - 1, _SPREAD_POINTS, axis=1).astype(np.int64)
     taken = (points[:, :, None] == (comparison.indices % moduli[:, None])[:, None, :]).any(2)
     hits = (exponents(evaluate(coefficients, points)) == common[:, None]) & ~taken
-    share: np.ndarray[tuple[int, ...], np.dtype[np.float64]] = hits.sum(1) / np.maximum(
-        (~taken).sum(1), 1
-    )
+    share: Floats = hits.sum(1) / np.maximum((~taken).sum(1), 1)
     return share
 
 

@@ -1,9 +1,9 @@
 """Comparing proofs with the verifier's own activations.
 
-Per chunk the verifier takes its own `topk` largest magnitudes, evaluates the proof at their indices
-(reduced by the proof's modulus) and reads the values as 16-bit floats with bf16's masks: how many
-exponents differ, and over the others the mean and the upper median of the mantissas' differences. The
-sign is not part of the three figures; `Comparison` counts it beside them.
+Per chunk the verifier takes its own `topk` largest magnitudes, evaluates the proof at their
+indices (reduced by the proof's modulus) and reads the values as 16-bit floats with bf16's masks:
+how many exponents differ, and over the others the mean and the upper median of the mantissas'
+differences. The sign is not part of the three figures; `Comparison` counts it beside them.
 
 Statistics are not a verdict. Nothing that is not a proof of these chunks gets statistics: a null,
 malformed, missing or surplus proof and activations that are not finite raise.
@@ -108,8 +108,8 @@ def verify_proofs(
     chunks = sum(len(part) for part in parts)
     if len(proofs) != chunks or chunks == 0:
         raise ProofCountMismatch(
-            f"{len(proofs)} proofs for {chunks} chunks of activations; exactly one per chunk, and at "
-            "least one, can be verified"
+            f"{len(proofs)} proofs for {chunks} chunks of activations; exactly one per chunk, and "
+            "at least one, can be verified"
         )
     for number, proof in enumerate(proofs):
         if faults := proof.faults():

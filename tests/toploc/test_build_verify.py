@@ -146,7 +146,7 @@ def test_any_proof_bytes_give_figures_or_an_error(proofs, topk):
 
 
 def test_speed_of_a_thousand_rows():
-    """The PyPI package took 190 and 59 ms on two idle cores; these bounds leave a busy machine room."""
+    """The PyPI package took 190 and 59 ms on two idle cores; a busy machine gets some room."""
     activations = torch.randn(1000, 5120, generator=torch.Generator().manual_seed(0)).bfloat16()
     proofs = build_proofs_bytes(activations, 32, 128, True)
     building, verifying = [], []

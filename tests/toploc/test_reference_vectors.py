@@ -1,7 +1,8 @@
 """Byte-identical proofs and equal statistics, ties at the k-th value apart.
 
-Where values tie at the k-th place, the reference took some of the equals and we take those with the
-lowest indices. Then the proofs differ, and a figure may differ by what the tied elements contribute.
+Where values tie at the k-th place, the reference took some of the equals and we take those with
+the lowest indices. Then the proofs differ, and a figure may differ by what the tied elements
+contribute.
 """
 
 import numpy as np

@@ -93,7 +93,7 @@ def test_a_row_does_not_depend_on_the_batch(rows, rule):
     st.sampled_from([0.0, 0.1, 1.0]),
 )
 def test_sampled_tokens_have_no_margin(seed, temperature, top_p, top_k, min_p):
-    """Logits full of ties and forbidden tokens, as a small vocabulary in half precision has them."""
+    """Logits full of ties and forbidden tokens."""
     generator = torch.Generator().manual_seed(seed)
     logits = (torch.randn(6, 300, generator=generator) * 3).round()
     logits[torch.rand(6, 300, generator=generator) < 0.3] = -math.inf
@@ -200,10 +200,10 @@ def test_one_altered_token_of_a_hundred_is_noticed():
 @pytest.mark.parametrize(
     "change",
     [
-        lambda l, r: (l, 10, r),
-        lambda l, r: (l, 9, SamplingRule(r.temperature + 0.3, r.top_p)),
-        lambda l, r: (l, 9, SamplingRule(r.temperature, 0.6)),
-        lambda l, r: (l + 0.5 * torch.randn(l.shape), 9, r),
+        lambda x, r: (x, 10, r),
+        lambda x, r: (x, 9, SamplingRule(r.temperature + 0.3, r.top_p)),
+        lambda x, r: (x, 9, SamplingRule(r.temperature, 0.6)),
+        lambda x, r: (x + 0.5 * torch.randn(x.shape), 9, r),
     ],
     ids=["other seed", "other temperature", "other top_p", "other model"],
 )

@@ -152,7 +152,7 @@ def test_no_random_bytes_are_accepted(proofs):
 @settings(max_examples=60, deadline=None)
 @given(st.integers(0, 515), st.integers(1, 255))
 def test_one_changed_byte_is_noticed(place, change):
-    """But for the last byte of the constant coefficient, which shifts all values alike and a little."""
+    """But for the last byte of the constant coefficient: it shifts all values a little."""
     activations = HONEST.repeat(1, 2)
     proofs = bytearray(prove(activations))
     proofs[place] ^= change
