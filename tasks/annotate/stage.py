@@ -55,7 +55,7 @@ def annotate(store: Store, layout: RunLayout, config: AnnotateConfig, *, produce
         info={
             "stage": "annotate",
             "counts": count.info(),
-            "outcome": {"rated": len(rows) - below, "too_few_scored": below},
+            "status": {"rated": len(rows) - below, "too_few_scored": below},
             "config": config.model_dump(),
             "missing_shards": sorted(shard for _, shard in set(shards) - set(present)),
         },

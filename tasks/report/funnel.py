@@ -8,7 +8,7 @@ shard that a stage has not committed is named, never left out silently.
 from infra.storage import Store
 from infra.storage.layout import RunLayout
 from infra.storage.shards import read_manifest, read_table
-from tasks.publish.stage import receipt_path
+from tasks.publish import CONFIGS, receipt_path
 from tasks.report.errors import NoSuchRun
 from tasks.report.model import STAGES, Funnel, PublishedInfo, StageRow
 from tasks.report.outcomes import read_outcomes
@@ -29,11 +29,13 @@ def funnel(store: Store, layout: RunLayout) -> Funnel:
     stages = [whole("collect", tasks), whole("annotate", difficulty), publish_row]
     for model in plans.models():
         stages += model_stages(model, plans, outcomes)
-    stages.sort(key=lambda row: (STAGES.index(row.stage), row.model or ""))
+    # stable: within a stage the models stay in their order
+    stages.sort(key=lambda row: STAGES.index(row.stage))
     types = read_table(store, layout.tasks, columns=["task_id", "task_type"]).to_pylist()
     return Funnel(
         run_id=layout.run_id,
         complete=published is not None and not any(row.missing for row in stages),
+        models=plans.models(),
         stages=tuple(stages),
         solve=solve_table(plans, outcomes, {row["task_id"]: row["task_type"] for row in types}),
         published=published,
@@ -60,7 +62,7 @@ def _published(store: Store, layout: RunLayout) -> tuple[StageRow, PublishedInfo
         name=receipt["name"],
         version=receipt["version"],
         path=receipt["path"],
-        rows=receipt["rows"],
+        rows={config: receipt["rows"][config] for config in CONFIGS},
         left_out=receipt["left_out"],
     )
     held_back = info.left_out["full"]

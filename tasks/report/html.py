@@ -82,12 +82,11 @@ def stage_bars(result: Funnel) -> tuple[Bar, ...]:
     return tuple(bars)
 
 
-def solve_matrix(result: Funnel) -> tuple[list[str], list[tuple[str, list[SolveRow | None]]]]:
-    """Models, and per task type one cell per model."""
-    models = sorted({row.model for row in result.solve})
+def solve_matrix(result: Funnel) -> list[tuple[str, list[SolveRow | None]]]:
+    """Per task type one cell per model, in the order of the funnel's models."""
     cells = {(row.task_type, row.model): row for row in result.solve}
     types = sorted({row.task_type for row in result.solve})
-    return models, [(kind, [cells.get((kind, model)) for model in models]) for kind in types]
+    return [(kind, [cells.get((kind, model)) for model in result.models]) for kind in types]
 
 
 def solve_segments(row: SolveRow) -> tuple[Segment, ...]:
@@ -110,13 +109,11 @@ def render_html(result: Funnel, details: Details) -> str:
     environment.filters["reasons"] = reasons_text
     style = (TEMPLATES / "style.css").read_text(encoding="utf-8")
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
-    models, matrix = solve_matrix(result)
     return environment.get_template("report.html.j2").render(
         result=result,
         details=details,
         bars=stage_bars(result),
-        models=models,
-        matrix=matrix,
+        matrix=solve_matrix(result),
         solve_segments=solve_segments,
         published_rows=published_table(result).rows,
         style=Markup(style),  # our own file, never text of a run

@@ -71,6 +71,8 @@ class Funnel:
 
     run_id: str
     complete: bool
+    models: tuple[str, ...]
+    """Annotators first, then the teacher."""
     stages: tuple[StageRow, ...]
     solve: tuple[SolveRow, ...]
     published: PublishedInfo | None
@@ -97,6 +99,7 @@ class Funnel:
         return {
             "run_id": self.run_id,
             "complete": self.complete,
+            "models": list(self.models),
             "stages": [
                 asdict(row) | {"state": row.state, "balanced": row.balanced} for row in self.stages
             ],

@@ -33,9 +33,10 @@ class Plans:
     phases: dict[str, set[str]] = field(default_factory=dict)
     """Phase -> models, for the phases that are planned already."""
 
-    def models(self) -> list[str]:
-        """Models in the order of their names."""
-        return sorted({shard.model for shard in self.shards})
+    def models(self) -> tuple[str, ...]:
+        """Models in the order in which the run uses them, by name within a phase."""
+        ordered = [model for phase in PHASES for model in sorted(self.phases.get(phase, ()))]
+        return tuple(dict.fromkeys(ordered))
 
 
 def read_plans(store: Store, layout: RunLayout) -> Plans:

@@ -14,7 +14,7 @@ from tasks.report.plans import Plans
 def solve_table(
     plans: Plans, outcomes: Outcomes, task_types: Mapping[str, str]
 ) -> tuple[SolveRow, ...]:
-    """The table, sorted by task type and model; `task_types` maps a task id to its type."""
+    """The table by task type, models in their order; `task_types` maps a task id to its type."""
     cells: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
     for trace_id, (task_id, model) in plans.traces.items():
         cell = cells[task_types[task_id], model]
@@ -22,6 +22,7 @@ def solve_table(
         cell["accepted"] += trace_id in outcomes.accepted
         if trace_id in outcomes.scored:
             cell[outcomes.scored[trace_id]] += 1
+    order = {model: number for number, model in enumerate(plans.models())}
     return tuple(
         SolveRow(
             task_type=task_type,
@@ -32,5 +33,7 @@ def solve_table(
             wrong=cell["wrong"],
             unscored=cell["unscored"],
         )
-        for (task_type, model), cell in sorted(cells.items())
+        for (task_type, model), cell in sorted(
+            cells.items(), key=lambda item: (item[0][0], order[item[0][1]])
+        )
     )

@@ -1,8 +1,8 @@
 """Counts of each stage, out of what it committed.
 
 A stage notes rows_in, rows_out, quarantined and the reasons of quarantine in `info["counts"]`, and
-may note in `info["outcome"]` what became of the rows that it wrote. Rejected and unscored rows are
-counted in the verdicts and rewards themselves.
+may note in `info["status"]` what became of the rows that it wrote. Verdicts and rewards have a row
+for every trace that came in: which of them are rejected or unscored is counted in the rows.
 """
 
 from collections import Counter
@@ -25,8 +25,8 @@ def counts_of(manifest: Manifest) -> dict[str, Any]:
 
 
 def reasons_of(manifest: Manifest) -> Counter[str]:
-    """Reasons of quarantine and outcomes of rows, as the stage noted them."""
-    return Counter(counts_of(manifest)["reasons"]) + Counter(manifest.info.get("outcome", {}))
+    """Reasons of quarantine and status of rows, as the stage noted them."""
+    return Counter(counts_of(manifest)["reasons"]) + Counter(manifest.info.get("status", {}))
 
 
 def pass_mark_of(difficulty: Manifest | None) -> float:
@@ -96,7 +96,10 @@ def _sum_shards(
         shards_done=len(done),
         rows_in=sum(counts_of(committed[shard])["rows_in"] for shard in done),
         rows_out=sum(committed[shard].rows for shard in done) - sum(lost.values()),
-        quarantined=sum(counts_of(committed[shard])["quarantined"] for shard in done),
+        # validate notes what it rejects as quarantined; those rows are in its table
+        quarantined=sum(
+            counts_of(committed[shard])["quarantined"] for shard in done if stage == "generate"
+        ),
         reasons=dict(sorted(all_reasons.items())),
         missing=tuple(shard.shard_id for shard in shards if shard not in committed),
         **lost,

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
@@ -132,7 +133,7 @@ class Run:
                 for trace in traces
             ]
             path = self.layout.traces(ids.model_slug(model), shard)
-            self._commit(path, rows, generate.SCHEMA, _counts(len(rows)))
+            self._commit(path, rows, generate.SCHEMA, _info(rows, "status"))
         return self
 
     def validate(
@@ -154,7 +155,16 @@ class Run:
                     }
                 )
             path = self.layout.verdicts(ids.model_slug(model), shard)
-            self._commit(path, rows, validate.SCHEMA, _counts(len(rows)))
+            refused = sum(row["verdict"] == "rejected" for row in rows)
+            info = {
+                "counts": {
+                    "rows_in": len(rows),
+                    "rows_out": len(rows) - refused,
+                    "quarantined": refused,
+                    "reasons": {"proof_missing": refused},
+                }
+            }
+            self._commit(path, rows, validate.SCHEMA, info)
         return self
 
     def verify(
@@ -183,7 +193,7 @@ class Run:
                     }
                 )
             path = self.layout.rewards(ids.model_slug(model), shard)
-            self._commit(path, rows, verify.SCHEMA, _counts(len(rows)))
+            self._commit(path, rows, verify.SCHEMA, _info(rows, "status"))
         return self
 
     def stages(self, phase: str, models: tuple[str, ...], **options: Any) -> "Run":
@@ -203,8 +213,9 @@ class Run:
         commit_table(self.store, path, table, schema=schema, producer="test", info=info)
 
 
-def _counts(rows: int) -> dict[str, Any]:
-    return {"counts": {"rows_in": rows, "rows_out": rows, "quarantined": 0, "reasons": {}}}
+def _info(rows: list[dict[str, Any]], column: str) -> dict[str, Any]:
+    count = {"rows_in": len(rows), "rows_out": len(rows), "quarantined": 0, "reasons": {}}
+    return {"counts": count, "status": dict(Counter(row[column] for row in rows))}
 
 
 def usual_score(task: dict[str, Any], trace: dict[str, Any]) -> float | None:

@@ -18,7 +18,7 @@ def test_every_planned_pair_gets_a_row(rated_run):
     assert set(table["model"].to_pylist()) == set(rated_run.ANNOTATORS)
     assert set(table["n_requested"].to_pylist()) == {4}
     assert manifest.info["counts"]["rows_in"] == table.num_rows
-    assert sum(manifest.info["outcome"].values()) == table.num_rows
+    assert sum(manifest.info["status"].values()) == table.num_rows
     assert manifest.info["missing_shards"] == []
 
 

@@ -24,6 +24,7 @@ def test_a_finished_run_is_complete_and_adds_up(finished):
     for model in (*run.ANNOTATORS, run.TEACHER):
         made, judged = rows["generate", model], rows["validate", model]
         scored = rows["verify", model]
+        assert made.reasons == {"ok": made.rows_out}
         assert made.rows_out == judged.rows_in
         assert judged.rows_out == scored.rows_in
         assert judged.reasons["accepted"] == judged.rows_out
