@@ -13,13 +13,14 @@ import os
 import threading
 from dataclasses import dataclass
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from data_contracts.errors import ExpectationFault
 from data_contracts.rules import ROW_TYPES, SEVERITY, Contract, Rule
 
 _RUNTIME = {"result_format": "BOOLEAN_ONLY", "catch_exceptions": False}
 _LOCK = threading.RLock()
-_SUITES: dict[Contract, _Suite] = {}
+_SUITES: WeakKeyDictionary[Contract, _Suite] = WeakKeyDictionary()
 _CONTEXT: Any = None
 
 

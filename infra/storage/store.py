@@ -47,7 +47,6 @@ class Store:
         else:
             self.root = f"{protocol}://{rest.strip('/')}"
             self._base = rest.strip("/")
-        self._fs: Any = None
 
     def __repr__(self) -> str:
         return f"Store({self.root!r})"
@@ -149,11 +148,10 @@ class Store:
 
     @property
     def _remote(self) -> Any:
-        if self._fs is None:
-            # Listings are never cached: other processes write to the same root.
-            options = {"use_listings_cache": False} if self.protocol == "s3" else {}
-            self._fs = fsspec.filesystem(self.protocol, **options)
-        return self._fs
+        # fsspec keeps one client per process (a fork gets its own), so none is kept here.
+        # Listings are never cached: other processes write to the same root.
+        options = {"use_listings_cache": False} if self.protocol == "s3" else {}
+        return fsspec.filesystem(self.protocol, **options)
 
     def _full(self, path: str) -> str:
         base = f"/{self._base}" if self.protocol == "memory" else self._base

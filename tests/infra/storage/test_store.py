@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import resource
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -134,11 +135,11 @@ def test_rights_are_not_retryable_and_network_is(
         missing.write_bytes("a", b"")
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
     monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
-    unreachable = Store("s3://bucket/x")
-    unreachable._fs = s3fs.S3FileSystem(skip_instance_cache=True)
-    unreachable._fs.retries = 1
+    monkeypatch.setattr(s3fs.S3FileSystem, "retries", 1)
+    s3fs.S3FileSystem.clear_instance_cache()
     with pytest.raises(StoreUnavailable) as caught:
-        unreachable.read_bytes("a")
+        Store("s3://bucket/x").read_bytes("a")
+    s3fs.S3FileSystem.clear_instance_cache()
     assert caught.value.retryable and not AccessDenied.retryable
     assert "very-secret" not in str(caught.value)
 
@@ -198,6 +199,31 @@ def test_every_error_says_whether_to_try_again() -> None:
         pending += kind.__subclasses__()
         assert isinstance(kind.retryable, bool)
     assert [kind.__name__ for kind in seen if kind.retryable] == ["StoreUnavailable"]
+
+
+def test_what_others_write_is_seen_at_once(s3_store: Store, s3_root: str) -> None:
+    import s3fs
+
+    assert s3_store.list("") == [] and not s3_store.exists("a/b")
+    other = s3fs.S3FileSystem(skip_instance_cache=True)
+    other.pipe_file(f"{s3_root.removeprefix('s3://')}/a/b", b"1")
+    assert s3_store.exists("a/b") and s3_store.list("") == ["a/b"]
+    other.rm_file(f"{s3_root.removeprefix('s3://')}/a/b")
+    assert s3_store.list("") == [] and not s3_store.exists("a/b")
+
+
+def test_a_full_disk_leaves_nothing(local_store: Store) -> None:
+    local_store.write_bytes("a/old", b"kept")
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, before[1]))
+    try:
+        for overwrite in (False, True):
+            with pytest.raises(StoreUnavailable, match="Check the disk"):
+                local_store.write_bytes("a/new", b"x" * 5000, overwrite=overwrite)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    directory = local_store.local_path("a")
+    assert directory is not None and [file.name for file in directory.iterdir()] == ["old"]
 
 
 def test_json_is_written_in_one_form(local_store: Store) -> None:
