@@ -14,6 +14,12 @@ class SourceNotFound(CollectError):
     """A file or dataset that a source names is not there or cannot be opened."""
 
 
+class SourceUnreachable(CollectError):
+    """The way to a source broke; its rows are neither good nor bad."""
+
+    retryable = True
+
+
 class UnknownName(CollectError):
     """A generator, a maker or an option that does not exist."""
 

@@ -1,6 +1,7 @@
 """Task rows from JSONL, gzipped JSONL and parquet files at any fsspec URI.
 
 A broken line costs that line; a file that breaks off costs the rest, with one bad row that says so.
+A broken connection is an error, so that a run is never built on half a file.
 """
 
 import gzip
@@ -15,7 +16,7 @@ import pyarrow.parquet as pq
 
 from tasks.collect import strict_json
 from tasks.collect.config import FileSource
-from tasks.collect.errors import SourceNotFound
+from tasks.collect.errors import SourceNotFound, SourceUnreachable
 from tasks.collect.rows import Bad, Raw
 
 MAX_LINE = 64 * 1024 * 1024
@@ -42,11 +43,26 @@ def _open(uri: str) -> IO[bytes]:
     try:
         file: IO[bytes] = fsspec.open(uri, "rb").open()
         return file
-    except (OSError, ValueError, ImportError) as error:
+    except (
+        FileNotFoundError,
+        PermissionError,
+        IsADirectoryError,
+        ValueError,
+        ImportError,
+    ) as error:
         raise SourceNotFound(
             f"file source {uri!r} cannot be opened: {error}. "
             "Give the path or URI of an existing file that this process may read."
         ) from error
+    except Exception as error:  # each protocol has its own types for a broken connection
+        raise _unreachable(uri, error) from error
+
+
+def _unreachable(uri: str, error: Exception) -> SourceUnreachable:
+    return SourceUnreachable(
+        f"file source {uri!r} cannot be read: {error!r}. "
+        "Check the connection and the credentials, then run again."
+    )
 
 
 def _lines(uri: str) -> Iterator[Raw | Bad]:
@@ -57,10 +73,12 @@ def _lines(uri: str) -> Iterator[Raw | Bad]:
             number += 1
             try:
                 line = file.readline(MAX_LINE)
-            except (OSError, EOFError, zlib.error) as error:
+            except (gzip.BadGzipFile, EOFError, zlib.error) as error:
                 reason = f"broken_file: nothing readable from here on: {error}"
                 yield Bad({}, reason, f"{uri}:{number}")
                 return
+            except OSError as error:
+                raise _unreachable(uri, error) from error
             if not line:
                 return
             if len(line) == MAX_LINE and not line.endswith(b"\n"):
@@ -106,6 +124,8 @@ def _parquet(uri: str) -> Iterator[Raw | Bad]:
                     for row in batch.to_pylist():
                         place += 1
                         yield Raw(row, uri, place)
+            except (ConnectionError, TimeoutError) as error:
+                raise _unreachable(uri, error) from error
             except (pa.ArrowException, OSError, ValueError) as error:
                 reason = f"broken_file: rows up to {first} are not readable: {error}"
                 yield Bad({}, reason, f"{uri}:{place + 1}")

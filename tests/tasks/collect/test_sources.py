@@ -15,7 +15,13 @@ from tasks.collect.config import (
     MakerSource,
     ReasoningGymSource,
 )
-from tasks.collect.errors import BadOption, DeniedGenerator, SourceNotFound, UnknownName
+from tasks.collect.errors import (
+    BadOption,
+    DeniedGenerator,
+    SourceNotFound,
+    SourceUnreachable,
+    UnknownName,
+)
 from tasks.collect.rows import Bad, Raw, to_task
 from tasks.collect.sources import read
 from tasks.collect.sources.generators import DENIED
@@ -111,6 +117,16 @@ def test_a_damaged_row_group_costs_the_group(tmp_path):
 def test_a_missing_file_is_named(tmp_path, name):
     with pytest.raises(SourceNotFound, match=name):
         _file(tmp_path / name)
+
+
+def test_a_store_that_does_not_answer_is_worth_another_try(monkeypatch):
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "none")
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
+    monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
+    with pytest.raises(SourceUnreachable, match=r"s3://bucket/rows\.jsonl") as caught:
+        list(read(FileSource(uri="s3://bucket/rows.jsonl")))
+    assert caught.value.retryable
 
 
 def test_other_files_are_refused(tmp_path):
