@@ -19,6 +19,8 @@ from tasks.train import demonstrations as think
 
 ANSWER_LINE = "\nGive only the final answer between <answer> and </answer>."
 TRAIN_SEED = 10_000_000
+STRIDE = 1_000_000
+"""Between the seeds of two training sets: reasoning-gym draws task i from seed + i."""
 HELD_OUT_SEED = 20_000_000
 
 
@@ -126,7 +128,7 @@ def training_tasks(count: int, held_out_count: int, seed: int) -> list[NanoTask]
     mixed: list[NanoTask] = []
     for kind in KINDS:
         reserved = {task.prompt for task in held_out(kind, held_out_count)}
-        drawn = kind.tasks(TRAIN_SEED + seed, round(count * kind.weight / total))
+        drawn = kind.tasks(TRAIN_SEED + STRIDE * seed, round(count * kind.weight / total))
         mixed += [task for task in drawn if task.prompt not in reserved]
     order = np.random.Generator(np.random.Philox(seed)).permutation(len(mixed))
     return [mixed[index] for index in order]

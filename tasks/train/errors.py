@@ -52,3 +52,14 @@ class UnscoredTask(TrainError):
             f"a held-out task of {kind} got no score ({detail}); every one must get a number. "
             "Fix the task's verification_info or its verifier."
         )
+
+
+class CannotGrow(TrainError):
+    """A model cannot be grown into the shape asked for."""
+
+    def __init__(self, name: str, small: object, large: object) -> None:
+        self.name = name
+        super().__init__(
+            f"cannot grow the model: {name} is {small} and would become {large}. Layers, heads and "
+            "MLP width may only grow; everything else must stay."
+        )

@@ -4,29 +4,31 @@ from collections.abc import Mapping
 
 from tasks.train.curriculum import HELD_OUT_SEED, KINDS, TRAIN_SEED
 from tasks.train.evaluate import SolveRate
-from tasks.train.nano_sizes import NanoSize
+from tasks.train.nano_sizes import HEAD_DIM, HIDDEN, NanoSize
+from tasks.train.nano_tokenizer import CONTEXT
 from tasks.train.sft import SftResult
 
 TEXT = """# tracemill/nano-{name}
 
 A very small language model made by this project for its own tests, local runs and RL rounds: a
-Llama decoder with {layers} layers of width {hidden} ({heads} heads, MLP {intermediate}, tied
-embeddings, context 2048) and {parameters:,} parameters. It knows a few task kinds and nothing else.
+Llama decoder with {layers} layers of width {hidden} ({heads} heads of {head_dim}, MLP
+{intermediate}, tied embeddings, context {context}) and {parameters:,} parameters. It knows a few
+task kinds and nothing else.
 
 - Files: safetensors in bfloat16; compute in float32. Apache-2.0, like the project.
 - Tokens: 256 bytes, a few marks, and the fixed phrases of the task prompts ({vocabulary} in all).
   Any UTF-8 text encodes and decodes without loss. The chat template opens the thought (`<think>`).
-- Made by `python -m tasks.train.nano --size {name}`: {steps} steps of {batch_size} examples
-  (AdamW, learning rate {learning_rate:g}, cosine), {examples:,} examples with {tokens:,} tokens,
-  {seconds:.0f} s on one thread of a busy 2-core machine. Mean loss of the last 50 steps:
-  {loss:.3f}. No pretraining; loss on the completion only.
+- Made by `python -m tasks.train.nano`. Start: {start}. Training: AdamW, learning rate
+  {learning_rate:g} with warm-up and cosine, {steps} steps of {batch_size} examples, {tokens:,}
+  tokens, loss on the completion only, {cpu_seconds:.0f} CPU seconds on one thread of a busy 2-core
+  machine. {released}
 - Data: tasks of the kinds below drawn from seed {train_seed:,} on, each with a short thought that
   the project wrote by rule. No prompt of the held-out set was trained on.
 
 ## Held-out solve rates
 
 {count} tasks per kind with different prompts, drawn from seed {held_out_seed:,} on; solved = score
-1 by the project's verifiers. One sample per task, so about +-0.03.
+1 by the project's verifiers. One sample per task: the standard error is about 0.03.
 
 | kind | settings | solved at temperature 1 | mean score | solved greedy |
 |---|---|---|---|---|
@@ -36,8 +38,8 @@ embeddings, context 2048) and {parameters:,} parameters. It knows a few task kin
 
 def render(
     size: NanoSize,
-    parameters: int,
     vocabulary: int,
+    parameters: int,
     result: SftResult,
     rates: Mapping[str, tuple[SolveRate, SolveRate]],
 ) -> str:
@@ -50,23 +52,34 @@ def render(
             f"| {kind.name} | {settings} | {sampled.solved:.3f} | {sampled.mean_score:.3f} "
             f"| {greedy.solved:.3f} |"
         )
+    start = "random weights"
+    if size.parent is not None:
+        start = f"the last training state of nano-{size.parent}, grown without changing its output"
+    released = "These are the weights after the last step."
+    if size.release_step < size.steps:
+        released = (
+            f"These are the weights after step {size.release_step}, kept weak on purpose; the last "
+            "state is the start of the next size."
+        )
     return TEXT.format(
         name=size.name,
-        hidden=size.hidden,
         layers=size.layers,
+        hidden=HIDDEN,
         heads=size.heads,
+        head_dim=HEAD_DIM,
         intermediate=size.intermediate,
-        learning_rate=size.learning_rate,
-        batch_size=size.batch_size,
+        context=CONTEXT,
         parameters=parameters,
         vocabulary=vocabulary,
+        start=start,
+        learning_rate=size.learning_rate,
         steps=result.steps,
-        examples=result.examples,
+        batch_size=size.batch_size,
         tokens=result.tokens,
-        seconds=result.seconds,
-        loss=result.mean_loss(-50, result.steps),
-        count=next(iter(rates.values()))[0].tasks,
+        cpu_seconds=result.cpu_seconds,
+        released=released,
         train_seed=TRAIN_SEED,
+        count=next(iter(rates.values()))[0].tasks,
         held_out_seed=HELD_OUT_SEED,
         table="\n".join(rows),
     )

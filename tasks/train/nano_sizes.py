@@ -1,7 +1,8 @@
 """The three sizes of the nano models: shape and training settings.
 
-Invariant: every hidden size is at least 128, because an activation proof commits to the 128 largest
-of a row of 32 hidden states and reads a full row at the end of an output.
+The sizes share the width of the residual stream, so each grows from the one before it (`grow.py`).
+Its 128 elements are what an activation proof needs: it commits to the 128 largest of a piece of
+hidden states, and the last piece of an output may be a single row.
 """
 
 from dataclasses import dataclass
@@ -12,25 +13,33 @@ from transformers import LlamaConfig
 from tasks.train.nano_tokenizer import CONTEXT
 from tasks.train.sft import SftConfig
 
+HIDDEN = 128
+HEAD_DIM = 32
+
 
 @dataclass(frozen=True, kw_only=True)
 class NanoSize:
     """Shape and training of one size."""
 
     name: str
-    hidden: int
     layers: int
     heads: int
     intermediate: int
+    parent: str | None
+    """The size whose last state this one grows from; None starts from random weights."""
     steps: int
+    release_step: int
+    """The published weights are those after this step; the last state is the next size's start."""
     learning_rate: float
+    seed: int
     batch_size: int = 32
 
     def config(self, tokenizer: Any) -> LlamaConfig:
         """The architecture: Llama with tied embeddings."""
         return LlamaConfig(
             vocab_size=len(tokenizer),
-            hidden_size=self.hidden,
+            hidden_size=HIDDEN,
+            head_dim=HEAD_DIM,
             intermediate_size=self.intermediate,
             num_hidden_layers=self.layers,
             num_attention_heads=self.heads,
@@ -47,18 +56,21 @@ class NanoSize:
     def training(self) -> SftConfig:
         """The settings of its supervised training."""
         return SftConfig(
-            learning_rate=self.learning_rate, batch_size=self.batch_size, max_steps=self.steps
+            learning_rate=self.learning_rate,
+            batch_size=self.batch_size,
+            max_steps=self.steps,
+            seed=self.seed,
         )
 
 
 SIZES = {
     size.name: size
     for size in (
-        NanoSize(name="s", hidden=128, layers=2, heads=4, intermediate=256, steps=1200,
-                 learning_rate=3e-3),
-        NanoSize(name="m", hidden=160, layers=3, heads=5, intermediate=448, steps=1000,
-                 learning_rate=2.5e-3),
-        NanoSize(name="l", hidden=192, layers=4, heads=6, intermediate=640, steps=1000,
-                 learning_rate=2e-3),
+        NanoSize(name="s", layers=2, heads=4, intermediate=256, parent=None,
+                 steps=1200, release_step=700, learning_rate=3e-3, seed=0),
+        NanoSize(name="m", layers=3, heads=4, intermediate=640, parent="s",
+                 steps=400, release_step=400, learning_rate=2e-3, seed=1),
+        NanoSize(name="l", layers=4, heads=8, intermediate=1024, parent="m",
+                 steps=350, release_step=350, learning_rate=2e-3, seed=2),
     )
 }  # fmt: skip

@@ -71,6 +71,7 @@ class SftResult:
     tokens: int
     padding_share: float
     seconds: float
+    cpu_seconds: float
     history: tuple[StepMetrics, ...] = field(repr=False)
 
     def mean_loss(self, first: int, last: int) -> float:
@@ -203,7 +204,7 @@ def train(
     on_step: Callable[[StepMetrics], None] | None = None,
 ) -> SftResult:
     """Train the model in place on rows with `messages` and `completion`."""
-    begin = time.perf_counter()
+    begin, cpu_begin = time.perf_counter(), time.process_time()
     examples, too_long = encode_rows(tokenizer, rows, config.max_tokens)
     per_epoch = math.ceil(len(examples) / config.batch_size)
     total = per_epoch * config.epochs
@@ -247,5 +248,6 @@ def train(
         tokens=tokens,
         padding_share=1 - tokens / cells,
         seconds=time.perf_counter() - begin,
+        cpu_seconds=time.process_time() - cpu_begin,
         history=tuple(history),
     )
