@@ -120,7 +120,7 @@ _REWARD_RULES = (
     holds("reward_agrees", "block", f"in [0, 1]; null exactly with {' and '.join(UNSCORED)}"),
 )
 # What is published was checked stage by stage: a finding here is a fault of the publisher, and
-# nothing may be dropped silently at the last step. So every rule blocks.
+# nothing may be dropped silently at the last step. So rules block.
 _TASK_RULES = (
     matches("task_id", ID_PATTERN, "32 lower-case hex characters", "block"),
     matches("problem_id", r"\S", "must not be blank", "block"),
@@ -147,7 +147,8 @@ def _full_contract() -> Contract:
             matches("problem_id", r"\S", "must not be blank", "block"),
             *_REWARD_RULES,
             _CONTENT,
-            unique("task_id", "model", "sample_index"),
+            # Not blocking: a model may be annotator and teacher, with other sampling parameters.
+            unique("task_id", "model", "sample_index", outcome="warn"),
             in_set("finish_reason", ("stop", "length"), "block"),
             holds("in_order", "block", f"rows are sorted by {', '.join(order)}"),
             holds("binary_reward", "block", "a binary verifier scores 0 or 1"),

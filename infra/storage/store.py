@@ -74,7 +74,11 @@ class Store:
         if local is not None:
             return local.is_file()
         with translated("looking for", self.uri(path)):
-            return bool(self._remote.isfile(self._full(path)))
+            # Not `isfile`: it takes every failure of the network for an absent object.
+            try:
+                return bool(self._remote.info(self._full(path))["type"] == "file")
+            except FileNotFoundError:
+                return False
 
     def read_bytes(self, path: str) -> bytes:
         """The whole object; `NotFound` if it is not there."""

@@ -139,6 +139,8 @@ def test_rights_are_not_retryable_and_network_is(
     s3fs.S3FileSystem.clear_instance_cache()
     with pytest.raises(StoreUnavailable) as caught:
         Store("s3://bucket/x").read_bytes("a")
+    with pytest.raises(StoreUnavailable):
+        Store("s3://bucket/x").exists("a")
     s3fs.S3FileSystem.clear_instance_cache()
     assert caught.value.retryable and not AccessDenied.retryable
     assert "very-secret" not in str(caught.value)
