@@ -101,7 +101,7 @@ def collect_rows(config: CollectConfig) -> Collected:
         seen.add(key)
         distinct.append(task)
         came.append(raw.slim())
-    for raw, (task, verdict) in zip(came, goldtest.check(distinct), strict=True):
+    for raw, task, verdict in zip(came, distinct, goldtest.check(distinct), strict=True):
         if verdict.keep:
             found.tasks.append(with_metadata(task, gold_test=verdict.outcome))
             found.came.append(raw)

@@ -4,8 +4,9 @@ Rewards of such a task would teach nonsense. Where the machine has no sandbox, k
 cannot be tested; they stay, and their metadata says so.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import verifiers
@@ -32,17 +33,25 @@ class Verdict:
     outcome: str
 
 
-def check(tasks: Sequence[Task], workers: int | None = None) -> Iterator[tuple[Task, Verdict]]:
-    """Each task with its verdict; order is kept."""
+def check(tasks: Sequence[Task], workers: int | None = None) -> list[Verdict]:
+    """One verdict per task. What failed by the machine's fault is tried a second time."""
     works, why_not = availability()
-    testable = [works or task["task_type"] not in SANDBOXED for task in tasks]
-    attempts = [_attempts(task) if ok else [] for task, ok in zip(tasks, testable, strict=True)]
-    scores = verifiers.score_many((row for rows in attempts for row in rows), workers=workers)
-    for task, ok, rows in zip(tasks, testable, attempts, strict=True):
-        if ok:
-            yield task, _judge(task, [next(scores) for _ in rows])
-        else:
-            yield task, Verdict(True, f"untested: {why_not}")
+    verdicts = [Verdict(True, f"untested: {why_not}")] * len(tasks)
+    pending = [
+        place for place, task in enumerate(tasks) if works or task["task_type"] not in SANDBOXED
+    ]
+    for _ in range(2):
+        if not pending:
+            break
+        attempts = {place: _attempts(tasks[place]) for place in pending}
+        scores = verifiers.score_many(chain.from_iterable(attempts.values()), workers=workers)
+        pending = []
+        for place, rows in attempts.items():
+            got = [next(scores) for _ in rows]
+            verdicts[place] = _judge(tasks[place], got)
+            if any(score.status == "verifier_error" for score in got):
+                pending.append(place)
+    return verdicts
 
 
 def _attempts(task: Task) -> list[dict[str, Any]]:
