@@ -71,6 +71,8 @@ def commit_table(
                 store.write_json(f"{path}.json", {"format": FORMAT, **asdict(manifest)})
             except AlreadyExists:
                 present = read_manifest(store, path)
+                if present is not None and file not in (present.file, f"{path}.parquet"):
+                    store.delete(file)
             else:
                 if file != f"{path}.parquet":
                     store.delete(f"{path}.parquet")

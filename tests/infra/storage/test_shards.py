@@ -191,6 +191,7 @@ def test_the_loser_on_an_object_store_harms_nothing(s3_root: str) -> None:
     with pytest.raises(CommitConflict):
         commit(late, table(text="loser"))
     assert read_table(late, PATH).equals(table(text="winner"))
+    assert late.list("") == [f"{PATH}.json", f"{PATH}.parquet"]
 
 
 def test_the_loser_with_the_same_content_gets_the_manifest(s3_root: str) -> None:
