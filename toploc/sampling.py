@@ -83,6 +83,7 @@ def sample(
     Returns the ids [n], int64, and their log-probabilities [n], float32, in the distribution drawn
     from: softmax of the scaled logits over the kept candidates; for greedy, of all unscaled logits.
     """
+    seeds, positions = seeds.to(logits.device), positions.to(logits.device)
     _check_rows(logits, seeds, positions)
     if len(logits) == 0:
         return seeds.new_empty(0, dtype=torch.int64), logits.new_empty(0)

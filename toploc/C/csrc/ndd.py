@@ -15,7 +15,8 @@ def compute_newton_coefficients(x: list[int], y: list[int]) -> list[int]:
     xs = np.asarray(x, dtype=np.int64) % P
     if len(np.unique(xs)) != len(xs):
         raise NoInjectiveModulus(f"the x clash modulo {P}; reduce them by an injective modulus")
-    return interpolate(xs[None], np.asarray(y, dtype=np.int64)[None] % P)[0].tolist()
+    coefficients = interpolate(xs[None], np.asarray(y, dtype=np.int64)[None] % P)[0]
+    return [int(c) for c in coefficients]
 
 
 def evaluate_polynomial(coeffs: list[int], x: int) -> int:
@@ -28,4 +29,5 @@ def evaluate_polynomials(coeffs: list[int], xs: list[int]) -> list[int]:
     if not coeffs:
         raise MalformedProof("a polynomial without coefficients; give at least one")
     points = np.asarray(xs, dtype=np.int64)[None] % P
-    return evaluate(np.asarray(coeffs, dtype=np.int64)[None] % P, points)[0].tolist()
+    values = evaluate(np.asarray(coeffs, dtype=np.int64)[None] % P, points)[0]
+    return [int(v) for v in values]
