@@ -99,23 +99,21 @@ def _configs_text(splits: Splits) -> str:
 
 
 def _models_text(source: RunSource, annotators: list[str], teacher: str) -> str:
-    rows = []
-    counts = Counter(trace.model for trace in source.traces)
-    for model in sorted(source.models):
-        roles = ["annotator"] * (model in annotators) + ["teacher"] * (model == teacher)
-        for revision, sampling in sorted(source.models[model]):
-            rows.append(
-                [f"`{_cell(model)}`", " and ".join(roles) or "-", str(counts[model]),
-                 f"`{_cell(revision)}`", f"`{_cell(sampling)}`"]
-            )  # fmt: skip
-    head = [
-        "model",
-        "role",
-        "accepted traces",
-        "revision",
-        "sampling",
-    ]
-    return "## Models\n\n" + _table(head, rows)
+    uses: dict[tuple[str, str, str], Counter[str]] = {}
+    for trace in source.traces:
+        use = uses.setdefault((trace.model, trace.model_revision, trace.sampling), Counter())
+        use["teacher" if trace.teacher else "annotator"] += 1
+    rows = [
+        [f"`{_cell(model)}`", " and ".join(sorted(use)), str(use.total()),
+         f"`{_cell(revision)}`", f"`{_cell(sampling)}`"]
+        for (model, revision, sampling), use in sorted(uses.items())
+    ]  # fmt: skip
+    names = ", ".join(f"`{_cell(model)}`" for model in annotators)
+    return (
+        f"## Models\n\nTeacher: `{_cell(teacher)}`. Annotators, whose pass rates tell how hard a "
+        f"task is: {names}.\n\n"
+        + _table(["model", "role", "accepted traces", "revision", "sampling"], rows)
+    )
 
 
 def _results_text(source: RunSource) -> str:

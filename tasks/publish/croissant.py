@@ -69,7 +69,7 @@ def render_croissant(config: PublishConfig, splits: Splits, files: list[File]) -
         "named in README.md.",
         "distribution": [
             *[_file_object(file) for file in parquet],
-            *[_file_set(name, parquet) for name in CONFIGS],
+            *[_file_set(name) for name in CONFIGS],
         ],
         "recordSet": [
             {
@@ -96,12 +96,11 @@ def _file_object(file: File) -> dict[str, Any]:
     }
 
 
-def _file_set(name: str, files: list[File]) -> dict[str, Any]:
+def _file_set(name: str) -> dict[str, Any]:
     return {
         "@type": "cr:FileSet",
         "@id": f"{name}-files",
         "name": f"{name}-files",
-        "containedIn": [{"@id": file.path} for file in files if file.config == name],
         "encodingFormat": "application/x-parquet",
         "includes": f"{name}/train-*.parquet",
     }

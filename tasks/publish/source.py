@@ -34,6 +34,8 @@ class AcceptedTrace:
     trace_id: str
     task_id: str
     model: str
+    model_revision: str
+    sampling: str
     sample_index: int
     teacher: bool
     completion: str
@@ -54,8 +56,6 @@ class RunSource:
     planned: int = 0
     held_back: Counter[str] = field(default_factory=Counter)
     validators: set[str] = field(default_factory=set)
-    models: dict[str, set[tuple[str, str]]] = field(default_factory=lambda: defaultdict(set))
-    """Model -> its (revision, sampling as JSON) pairs."""
 
 
 def read_source(store: Store, layout: RunLayout, *, allow_unaudited: bool) -> RunSource:
@@ -130,7 +130,6 @@ def _join_shard(
     for row in read_table(store, layout.traces(*shard), columns=TRACE_COLUMNS).to_pylist():
         if row["trace_id"] in accepted and row["trace_id"] in rewards:
             found += 1
-            source.models[row["model"]].add((row["model_revision"], row["sampling"]))
             yield row | {"reward": rewards[row["trace_id"]]}
     if found != len(accepted):
         where = f"accepted in {layout.verdicts(*shard)}"
@@ -143,6 +142,8 @@ def _accepted(row: dict[str, Any], teacher: bool) -> AcceptedTrace:
         trace_id=row["trace_id"],
         task_id=row["task_id"],
         model=row["model"],
+        model_revision=row["model_revision"],
+        sampling=row["sampling"],
         sample_index=row["sample_index"],
         teacher=teacher,
         completion=row["completion"],
