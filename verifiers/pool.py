@@ -134,7 +134,9 @@ class Slot:
         if used >= 0.9 * limit:
             return blame(job, f"took more than {limit:g} s")
         if wall >= _STARVED_FACTOR * limit:
-            return verifier_error(f"got {used:.1f} s of CPU in {wall:.0f} s: the machine is too busy")
+            return verifier_error(
+                f"got {used:.1f} s of CPU in {wall:.0f} s: the machine is too busy"
+            )
         return None
 
     def stop(self) -> list[Job]:
@@ -238,7 +240,9 @@ def score_many(
     try:
         while True:
             room = WINDOW - pending - len(run.results)
-            for job in itertools.islice(jobs, max(0, min(room, 4 * _PREFETCH_ROWS * count - len(run.waiting)))):
+            for job in itertools.islice(
+                jobs, max(0, min(room, 4 * _PREFETCH_ROWS * count - len(run.waiting)))
+            ):
                 if job.refusal is not None:
                     run.results[job.index] = job.refusal
                 else:

@@ -54,7 +54,6 @@ KINDS: tuple[Kind, ...] = (
 _BY_TYPE = {task_type: kind for kind in KINDS for task_type in kind.task_types}
 
 
-
 def task_types() -> tuple[str, ...]:
     """All task types that have a verifier."""
     return tuple(sorted(_BY_TYPE))
@@ -100,9 +99,7 @@ def as_score(kind: Kind, outcome: Outcome, seconds: float, require_think: bool =
 
 def unknown_score(error: UnknownTaskType) -> Score:
     """The Score of a row whose task type has no verifier."""
-    return Score(
-        None, "unverifiable", "none@0", "", str(error)[:DETAIL_LIMIT], 0.0, False
-    )
+    return Score(None, "unverifiable", "none@0", "", str(error)[:DETAIL_LIMIT], 0.0, False)
 
 
 def parse_info(value: object) -> Info:

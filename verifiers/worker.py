@@ -38,7 +38,9 @@ def serve(sock: socket.socket) -> None:
     reader = wire.FrameReader()
     while rows := wire.receive(sock, reader):
         for task_type, completion, info, require_think in rows:
-            send({"score": dataclasses.asdict(judge_row(task_type, completion, info, require_think))})
+            send(
+                {"score": dataclasses.asdict(judge_row(task_type, completion, info, require_think))}
+            )
 
 
 def _limit_memory() -> None:

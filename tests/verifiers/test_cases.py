@@ -33,6 +33,7 @@ def test_case(case, sandbox_here) -> None:
 
 
 def test_cases_by_score_many(sandbox_here) -> None:
-    rows = [{**case, "verification_info": json.dumps(case["verification_info"])} for case in CASES]
-    for case, got in zip(CASES, verifiers.score_many(rows, workers=2), strict=True):
+    quick = [case for case in CASES if case["id"] not in ("code-h09", "code-h15")]
+    rows = [{**case, "verification_info": json.dumps(case["verification_info"])} for case in quick]
+    for case, got in zip(quick, verifiers.score_many(rows, workers=2), strict=True):
         check(case, got)

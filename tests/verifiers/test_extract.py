@@ -12,8 +12,32 @@ from verifiers.mathlib.grammar import parse
 MARKUP = st.lists(
     st.one_of(
         st.sampled_from(
-            ["<think>", "</think>", "\\boxed{", "\\boxed", "{", "}", "\\{", "\\", "```", "```python\n",
-             "~~~", "\n", "<answer>", "</answer>", '"', "[", "]", ":", ",", "1", "x", "^", "_", "\\frac"]
+            [
+                "<think>",
+                "</think>",
+                "\\boxed{",
+                "\\boxed",
+                "{",
+                "}",
+                "\\{",
+                "\\",
+                "```",
+                "```python\n",
+                "~~~",
+                "\n",
+                "<answer>",
+                "</answer>",
+                '"',
+                "[",
+                "]",
+                ":",
+                ",",
+                "1",
+                "x",
+                "^",
+                "_",
+                "\\frac",
+            ]
         ),
         st.text(max_size=5),
     ),
@@ -41,11 +65,18 @@ def test_math_reader_only_refuses(text) -> None:
         pass
 
 
-@given(st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False)
-    | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
-))
+@given(
+    st.recursive(
+        st.none()
+        | st.booleans()
+        | st.integers()
+        | st.floats(allow_nan=False, allow_infinity=False)
+        | st.text(max_size=5),
+        lambda inner: (
+            st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3)
+        ),
+    )
+)
 def test_json_round_trip_is_equal(value) -> None:
     import json
 
@@ -108,8 +139,15 @@ def test_last_tag_is_the_last_complete_pair() -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["```" + "a" * 300_000 + "`", "</answer>" * 100_000, "<answer>" * 100_000 + "</answer>" * 100_000,
-     "\\boxed{" * 60_000, "{" * 300_000, '"' * 300_000 + "}", "\\" * 300_000 + '"}'],
+    [
+        "```" + "a" * 300_000 + "`",
+        "</answer>" * 100_000,
+        "<answer>" * 100_000 + "</answer>" * 100_000,
+        "\\boxed{" * 60_000,
+        "{" * 300_000,
+        '"' * 300_000 + "}",
+        "\\" * 300_000 + '"}',
+    ],
     ids=["fence", "closings", "pairs", "boxes", "braces", "quotes", "backslashes"],
 )
 def test_extraction_is_linear(text) -> None:
@@ -124,9 +162,21 @@ def test_extraction_is_linear(text) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ['{"a": NaN}', '{"a": Infinity}', '{"a": 1, "\\u0061": 2}', '{"a": 1,}', "{'a': 1}",
-     '{"a": "x\ny"}', "[" * 100_000, '{"a":' * 100_000, "1" * 10_000, '{"a": 1} x', "// c\n{}",
-     "", "1e9999999999999999999"],
+    [
+        '{"a": NaN}',
+        '{"a": Infinity}',
+        '{"a": 1, "\\u0061": 2}',
+        '{"a": 1,}',
+        "{'a': 1}",
+        '{"a": "x\ny"}',
+        "[" * 100_000,
+        '{"a":' * 100_000,
+        "1" * 10_000,
+        '{"a": 1} x',
+        "// c\n{}",
+        "",
+        "1e9999999999999999999",
+    ],
 )
 def test_strict_json_refuses(text) -> None:
     with pytest.raises(strict_json.InvalidJson):

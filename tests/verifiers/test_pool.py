@@ -99,7 +99,7 @@ def test_a_killed_template_is_replaced() -> None:
         if "worker" in " ".join(child.cmdline()):
             child.kill()
             child.wait(10)
-    assert list(verifiers.score_many([math_row(1, 1)], workers=1))[0].score == 1.0
+    assert next(verifiers.score_many([math_row(1, 1)], workers=1)).score == 1.0
 
 
 def test_abandoned_iterators_leave_no_worker() -> None:
@@ -129,7 +129,10 @@ def pool_idle() -> list[object]:
         ({}, "unverifiable"),
         ({"task_type": None}, "unverifiable"),
         ({"task_type": "verifiable_math"}, "unverifiable"),
-        ({"task_type": "verifiable_math", "completion": None, "verification_info": {}}, "unverifiable"),
+        (
+            {"task_type": "verifiable_math", "completion": None, "verification_info": {}},
+            "unverifiable",
+        ),
         ({"task_type": "ifeval", "completion": "x", "verification_info": "[1]"}, "unverifiable"),
         ({"task_type": "ifeval", "completion": "x", "verification_info": "{"}, "unverifiable"),
         ({"task_type": "ifeval", "completion": "x", "verification_info": {1, 2}}, "unverifiable"),

@@ -49,7 +49,7 @@ ESCAPES = {
     "fork": "import os\nif os.fork() == 0:\n    print('ESCAPED', flush=True)",
     "vfork_exec": "import subprocess\nprint('ESCAPED', subprocess.run(['/bin/true']))",
     "posix_spawn": "import os, sys\nos.posix_spawn(sys.executable, ['x'], {})\nprint('ESCAPED')",
-    "exec": "import os, sys\nos.execv(sys.executable, [sys.executable, '-c', 'print(\"ESCAPED\")'])",
+    "exec": "import os, sys\nx = sys.executable\nos.execv(x, [x, '-c', 'print(\"ESCAPED\")'])",
     "multiprocessing": (
         "import multiprocessing as m\np = m.get_context('fork').Process(target=print, "
         "args=('ESCAPED',))\np.start()\np.join()"
@@ -137,8 +137,8 @@ def test_escape(name) -> None:
 # Function-style cheats: the truth is 42, which they do not compute.
 CHEATS = {
     "eq_lies": "class E:\n    def __eq__(s, o): return True\ndef f(x): return E()",
-    "int_subclass": "class I(int):\n    def __eq__(s, o): return True\n    __hash__ = int.__hash__\n"
-    "def f(x): return I(1)",
+    "int_subclass": "class I(int):\n    def __eq__(s, o): return True\n"
+    "    __hash__ = int.__hash__\ndef f(x): return I(1)",
     "str_repr_lies": "class I(int):\n    def __repr__(s): return '42'\n    __str__ = __repr__\n"
     "def f(x): return I(1)",
     "float_lies": "class F(float):\n    def __repr__(s): return '42'\ndef f(x): return F(1.5)",
@@ -289,8 +289,10 @@ def test_no_process_and_no_file_stays_on_the_host() -> None:
     from verifiers.sandbox.run import close_idle
 
     before = {p for p in Path("/tmp").glob("*") if "tracemill" not in p.name}
-    run_program("import threading, time\nthreading.Thread(target=time.sleep, args=(60,)).start()",
-                limits=Limits(wall_seconds=0.5))
+    run_program(
+        "import threading, time\nthreading.Thread(target=time.sleep, args=(60,)).start()",
+        limits=Limits(wall_seconds=0.5),
+    )
     close_idle()
     names = [child.name() for child in psutil.Process(os.getpid()).children(recursive=True)]
     assert "bwrap" not in names

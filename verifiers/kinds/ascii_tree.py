@@ -24,7 +24,7 @@ def _judge(answer: str, info: Info) -> Outcome:
         score *= 0.5
     if not any("--" in line for line in lines[1:]):
         score *= 0.5
-    return judged(score)
+    return judged(round(score, 12))  # 0.3 + 0.7 is a little less than 1
 
 
 _TREE = "a\n |-- b\n `-- c"

@@ -101,7 +101,13 @@ def result_of(ended: Ended, nonce: str) -> dict[str, Any] | None:
 
 def _call_test(source: str, name: str, args: str, expected: Any, where: str) -> Outcome | None:
     nonce = run.new_nonce()
-    job = {"mode": "call", "source": source, "fn_name": name, "args": args, "nonce": nonce}
+    job: dict[str, object] = {
+        "mode": "call",
+        "source": source,
+        "fn_name": name,
+        "args": args,
+        "nonce": nonce,
+    }
     ended = run.run_job(profile.PLAIN, job, b"", LIMITS)
     if (failed := failure(ended, where)) is not None:
         return failed

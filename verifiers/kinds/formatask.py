@@ -22,11 +22,7 @@ _WRAPPERS = (
 def signature(text: str) -> str:
     """The first wrapper around the whole text, "upper", or nothing."""
     for left, right in _WRAPPERS:
-        if (
-            len(text) >= len(left) + len(right)
-            and text.startswith(left)
-            and text.endswith(right)
-        ):
+        if len(text) >= len(left) + len(right) and text.startswith(left) and text.endswith(right):
             return left
     letters = [char for char in text if char.isalpha()]
     return "upper" if letters and all(char.isupper() for char in letters) else ""

@@ -1,5 +1,6 @@
 """R4: `code_output_prediction` and `complex_json_output`, answers that are JSON objects."""
 
+from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
@@ -42,13 +43,9 @@ def _last_object_text(text: str) -> str | None:
 
 def _find(answer: str) -> tuple[str, Any]:
     """(text, value) of the JSON of the answer by the three steps of R4."""
-    candidates = (
-        lambda: answer,
-        lambda: extract.last_block(answer),
-        lambda: _last_object_text(answer),
-    )
-    for candidate in candidates:
-        text = candidate()
+    steps: tuple[Callable[[str], str | None], ...] = (str, extract.last_block, _last_object_text)
+    for step in steps:
+        text = step(answer)
         if text is None:
             continue
         try:

@@ -170,9 +170,11 @@ def _merged(a: list[Node], b: list[Node]) -> bool:
 def _relations(truth: Node, answer: Node) -> bool:
     if truth.kind == "rel" and answer.kind == "rel":
         mine, theirs = _links(truth), _links(answer)
-        return len(mine) == len(theirs) and all(
-            any(_same_link(x, y) for y in theirs) for x in mine
-        ) and all(any(_same_link(x, y) for x in mine) for y in theirs)
+        return (
+            len(mine) == len(theirs)
+            and all(any(_same_link(x, y) for y in theirs) for x in mine)
+            and all(any(_same_link(x, y) for x in mine) for y in theirs)
+        )
     relation, other = (truth, answer) if truth.kind == "rel" else (answer, truth)
     if other.kind in ("interval", "union", "tuple"):
         interval = _solved(relation)

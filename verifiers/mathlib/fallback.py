@@ -9,6 +9,18 @@ from typing import Any
 
 from verifiers.mathlib.errors import Unparsable
 
+MAX_TEXT = 2000
+MAX_NESTING = 20
+
+
+def _nesting(text: str) -> int:
+    """The greatest depth of brackets of all kinds; its parser is exponential in it."""
+    depth = deepest = 0
+    for char in text:
+        depth += (char in "([{") - (char in ")]}")
+        deepest = max(deepest, depth)
+    return deepest
+
 
 def read(text: str) -> Any:
     """A sympy expression for the whole text; Unparsable otherwise."""
@@ -17,8 +29,8 @@ def read(text: str) -> Any:
     from latex2sympy2_extended.latex2sympy2 import ConversionConfig
     from latex2sympy2_extended.math_normalization import NormalizationConfig
 
-    if "\\" not in text:
-        raise Unparsable("no LaTeX")
+    if "\\" not in text or len(text) > MAX_TEXT or _nesting(text) > MAX_NESTING:
+        raise Unparsable("no LaTeX of usual size")
     try:
         value = latex2sympy(
             text,

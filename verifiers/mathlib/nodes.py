@@ -21,7 +21,9 @@ class Node:
         return f"{self.kind}({', '.join(map(str, self.args))})"
 
 
-STRUCTURES = frozenset(("set", "tuple", "list", "interval", "union", "matrix", "rel", "text", "field"))
+STRUCTURES = frozenset(
+    ("set", "tuple", "list", "interval", "union", "matrix", "rel", "text", "field")
+)
 
 
 def num(value: int | str | Fraction) -> Node:

@@ -41,15 +41,16 @@ _SPACING = frozenset(
     "nolimits middle medspace thinspace rm bf it".split()
 )
 _COMMANDS = {
-    "cdot": "*", "times": "*", "ast": "*", "div": "/", "pm": "pm", "mp": "mp", "le": "<=", "leq": "<=",
-    "leqslant": "<=", "ge": ">=", "geq": ">=", "geqslant": ">=", "ne": "!=", "neq": "!=", "lt": "<",
-    "gt": ">", "in": "in", "cup": "cup", "degree": "deg", "frac": "frac", "dfrac": "frac",
-    "tfrac": "frac", "cfrac": "frac", "binom": "binom", "dbinom": "binom", "tbinom": "binom",
-    "infty": "const:oo", "pi": "const:pi", "lfloor": "lfloor", "rfloor": "rfloor", "lceil": "lceil",
-    "rceil": "rceil", "lvert": "|", "rvert": "|", "vert": "|", "mid": "|", "lbrace": "lset",
-    "rbrace": "rset", "emptyset": "empty", "varnothing": "empty", "overline": "overline",
-    "cos": "func", "prime": "'", "lbrack": "[", "rbrack": "]", "land": "sep", "lor": "sep",
-    "wedge": "sep", "vee": "sep", "%": "%", "{": "lset", "}": "rset", "|": "||", "\\": "row",
+    "cdot": "*", "times": "*", "ast": "*", "div": "/", "pm": "pm", "mp": "mp", "le": "<=",
+    "leq": "<=", "leqslant": "<=", "ge": ">=", "geq": ">=", "geqslant": ">=", "ne": "!=",
+    "neq": "!=", "lt": "<", "gt": ">", "in": "in", "cup": "cup", "degree": "deg", "frac": "frac",
+    "dfrac": "frac", "tfrac": "frac", "cfrac": "frac", "binom": "binom", "dbinom": "binom",
+    "tbinom": "binom", "infty": "const:oo", "pi": "const:pi", "lfloor": "lfloor",
+    "rfloor": "rfloor", "lceil": "lceil", "rceil": "rceil", "lvert": "|", "rvert": "|",
+    "vert": "|", "mid": "|", "lbrace": "lset", "rbrace": "rset", "emptyset": "empty",
+    "varnothing": "empty", "overline": "overline", "prime": "'", "lbrack": "[", "rbrack": "]",
+    "land": "sep", "lor": "sep", "wedge": "sep", "vee": "sep", "%": "%", "{": "lset",
+    "}": "rset", "|": "||", "\\": "row",
 }  # fmt: skip
 _TEXT = frozenset("text textrm textbf textit textsf texttt mbox hbox textnormal".split())
 _FONTS = frozenset(

@@ -96,7 +96,6 @@ class _Pipe:
 def _memfd(name: str, content: bytes) -> int:
     """An anonymous file that can be read and nothing else."""
 
-
     fd = os.memfd_create(name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     view = memoryview(content)
     while view:

@@ -8,6 +8,7 @@ from a descriptor, gives up its rights and runs it. Expected outputs never come 
 import array
 import atexit
 import ctypes
+import gc
 import io
 import json
 import os
@@ -19,7 +20,9 @@ import sys
 import threading
 import traceback
 import types
+from typing import Any
 
+Job = dict[str, Any]
 SCRATCH = "/tmp"
 MAX_LEFTOVERS = 5000
 PR_SET_DUMPABLE, PR_SET_NO_NEW_PRIVS, PR_SET_SECCOMP = 4, 38, 22
@@ -35,13 +38,13 @@ class SockFprog(ctypes.Structure):
 LIBC = ctypes.CDLL(None, use_errno=True)
 
 
-def prctl(*args):
+def prctl(*args: Any) -> None:
     """The system call, failing loudly."""
     if LIBC.prctl(*args) != 0:
-        raise OSError(ctypes.get_errno(), "prctl%r" % (args[:2],))
+        raise OSError(ctypes.get_errno(), f"prctl{args[:2]}")
 
 
-def load_filter(bpf, placeholder):
+def load_filter(bpf: bytes, placeholder: int) -> None:
     """Put the system call filter in force, with this process's id in the placeholder's stead."""
     code = array.array("I", bpf)
     pid = os.getpid()
@@ -53,7 +56,7 @@ def load_filter(bpf, placeholder):
     prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, ctypes.byref(SockFprog(len(code) // 2, address)))
 
 
-def limit_resources(limits):
+def limit_resources(limits: dict[str, int]) -> None:
     """Hard limits of one test; nothing can raise them again."""
     for name, value in limits.items():
         resource.setrlimit(getattr(resource, name), (value, value))
@@ -62,7 +65,7 @@ def limit_resources(limits):
 # The child: one program.
 
 
-def read_all(fd):
+def read_all(fd: int) -> bytes:
     """The rest of a descriptor."""
     chunks = []
     while chunk := os.read(fd, 1 << 20):
@@ -71,7 +74,7 @@ def read_all(fd):
     return b"".join(chunks)
 
 
-def module(name):
+def module(name: str) -> types.ModuleType:
     """A fresh module under a name that pickling and dataclasses can find."""
     fresh = types.ModuleType(name)
     fresh.__dict__["__builtins__"] = __builtins__
@@ -79,7 +82,7 @@ def module(name):
     return fresh
 
 
-def plain(value, depth=0):
+def plain(value: Any, depth: int = 0) -> Any:
     """A JSON value as plain built-ins, by type and never by what the object claims."""
     if value is None or value is True or value is False:
         return value
@@ -101,23 +104,23 @@ def plain(value, depth=0):
                 raise TypeError("a key that is not a string")
             out[plain(key)] = plain(item, depth + 1)
         return out
-    raise TypeError("a %s is not a JSON value" % type(value).__name__)
+    raise TypeError(f"a {type(value).__name__} is not a JSON value")
 
 
-def send_result(fd, nonce, payload):
+def send_result(fd: int, nonce: str, payload: Any) -> None:
     """Write the frame that the outside waits for: nonce, JSON, nonce."""
     data = memoryview((nonce + json.dumps(payload, allow_nan=False) + nonce).encode("ascii"))
     while data:
         data = data[os.write(fd, data) :]
 
 
-def run_program(job):
+def run_program(job: Job) -> None:
     """A stdin program as `__main__`."""
     main = module("__main__")
     exec(compile(job["source"], "main.py", "exec"), main.__dict__)
 
 
-def run_call(job, fd):
+def run_call(job: Job, fd: int) -> None:
     """One call of the function, or of the method of class Solution, of that name."""
     namespace = module("candidate").__dict__
     exec(compile(job["source"], "main.py", "exec"), namespace)
@@ -126,18 +129,18 @@ def run_call(job, fd):
     if function is None and "Solution" in namespace:
         function = getattr(namespace["Solution"](), name, None)
     if function is None:
-        send_result(fd, job["nonce"], {"error": "no function %s" % name})
+        send_result(fd, job["nonce"], {"error": f"no function {name}"})
         return
     result = function(*json.loads(job["args"]))
     try:
         payload = {"value": plain(result)}
         json.dumps(payload, allow_nan=False)
     except (TypeError, ValueError, RecursionError) as error:
-        payload = {"error": "the result is not a JSON value: %s" % error}
+        payload = {"error": f"the result is not a JSON value: {error}"}
     send_result(fd, job["nonce"], payload)
 
 
-def run_model(job, fd):
+def run_model(job: Job, fd: int) -> None:
     """Validate an object with the pydantic model of that name."""
     import pydantic
 
@@ -145,7 +148,7 @@ def run_model(job, fd):
     exec(compile(job["source"], "config.py", "exec"), namespace)
     model = namespace.get(job["model_name"])
     if not (isinstance(model, type) and issubclass(model, pydantic.BaseModel)):
-        send_result(fd, job["nonce"], {"error": "no pydantic model %s" % job["model_name"]})
+        send_result(fd, job["nonce"], {"error": f"no pydantic model {job['model_name']}"})
         return
     try:
         model.model_validate(json.loads(job["object"]))
@@ -155,23 +158,31 @@ def run_model(job, fd):
         send_result(fd, job["nonce"], {"value": True})
 
 
-def fresh_streams():
+def fresh_streams() -> None:
     """Text streams over the descriptors of this test, as a new interpreter makes them."""
-    sys.stdin = sys.__stdin__ = io.TextIOWrapper(
-        io.BufferedReader(io.FileIO(0, "r", closefd=False)), "utf-8", "surrogateescape"
-    )
-    sys.stdout = sys.__stdout__ = io.TextIOWrapper(
-        io.BufferedWriter(io.FileIO(1, "w", closefd=False)), "utf-8", "surrogateescape"
-    )
-    sys.stderr = sys.__stderr__ = io.TextIOWrapper(
-        io.BufferedWriter(io.FileIO(2, "w", closefd=False)), "utf-8", "backslashreplace",
-        line_buffering=True,
-    )
+    streams = {
+        "stdin": io.TextIOWrapper(
+            io.BufferedReader(io.FileIO(0, "r", closefd=False)), "utf-8", "surrogateescape"
+        ),
+        "stdout": io.TextIOWrapper(
+            io.BufferedWriter(io.FileIO(1, "w", closefd=False)), "utf-8", "surrogateescape"
+        ),
+        "stderr": io.TextIOWrapper(
+            io.BufferedWriter(io.FileIO(2, "w", closefd=False)),
+            "utf-8",
+            "backslashreplace",
+            line_buffering=True,
+        ),
+    }
+    for name, stream in streams.items():
+        setattr(sys, name, stream)
+        setattr(sys, f"__{name}__", stream)
 
 
-def finish(status):
+def finish(status: int) -> int:
     """What an interpreter does at its end: join threads, run exit handlers, flush."""
-    for step in (threading._shutdown, atexit._run_exitfuncs, sys.stdout.flush, sys.stderr.flush):
+    join = threading.__dict__["_shutdown"]  # what the interpreter itself calls
+    for step in (join, atexit._run_exitfuncs, sys.stdout.flush, sys.stderr.flush):
         try:
             step()
         except BaseException:
@@ -179,7 +190,7 @@ def finish(status):
     return status
 
 
-def exit_status(error):
+def exit_status(error: SystemExit) -> int:
     """The status of a SystemExit, as the interpreter sees it."""
     code = error.code
     if code is None:
@@ -190,7 +201,7 @@ def exit_status(error):
     return 1
 
 
-def child(fds, bpf, placeholder):
+def child(fds: list[int], bpf: bytes, placeholder: int) -> None:
     """Become the program; never returns."""
     leave = os._exit
     status = 1
@@ -231,7 +242,7 @@ def child(fds, bpf, placeholder):
 # The server.
 
 
-def clean_scratch():
+def clean_scratch() -> bool:
     """Remove what the last program left; False when it left too much to bother."""
     try:
         if os.stat(SCRATCH).st_uid == os.getuid():
@@ -257,12 +268,12 @@ def clean_scratch():
     return True
 
 
-def reply(control, message):
+def reply(control: socket.socket, message: Any) -> None:
     """One line of JSON to the outside."""
     control.sendall(json.dumps(message).encode("ascii") + b"\n")
 
 
-def run_one(control, fds, bpf, placeholder):
+def run_one(control: socket.socket, fds: list[int], bpf: bytes, placeholder: int) -> None:
     """Fork the program, wait for it, report how it ended."""
     pid = os.fork()
     if pid == 0:
@@ -274,8 +285,8 @@ def run_one(control, fds, bpf, placeholder):
     killed = False
     try:
         while True:
-            readable, _, _ = select.select([watch] if killed else [control, watch], [], [])
-            if watch in readable:
+            sources = [watch] if killed else [control.fileno(), watch]
+            if watch in select.select(sources, [], [])[0]:
                 break
             # Any word now means "kill it"; end of file means that the owner is gone.
             if not control.recv(1):
@@ -296,7 +307,7 @@ def run_one(control, fds, bpf, placeholder):
     )
 
 
-def serve(control, bpf, placeholder):
+def serve(control: socket.socket, bpf: bytes, placeholder: int) -> None:
     """Run programs one after the other until the owner closes the line."""
     reply(control, {"ready": True})
     while True:
@@ -307,7 +318,7 @@ def serve(control, bpf, placeholder):
             run_one(control, fds, bpf, placeholder)
 
 
-def main(argv):
+def main(argv: list[str]) -> None:
     """argv: control fd, filter fd, placeholder, uid to become (or -1), packages to preload."""
     control_fd, filter_fd, placeholder, uid = (int(text) for text in argv[1:5])
     bpf = read_all(filter_fd)
@@ -321,6 +332,8 @@ def main(argv):
         sys.path.append("/packages")
         for name in argv[6:]:
             __import__(name)
+    gc.collect()
+    gc.freeze()  # a fork then shares more pages with the server
     serve(socket.socket(fileno=control_fd), bpf, placeholder)
 
 
