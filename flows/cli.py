@@ -1,7 +1,7 @@
 """The command line `tracemill`.
 
-Exit codes: 0 done, 1 failed or incomplete, 2 bad usage. Heavy imports happen inside the commands, so
-that `--help` answers at once.
+Exit codes: 0 done, 1 failed or incomplete, 2 bad usage. Heavy imports happen inside the commands,
+so that `--help` answers at once.
 """
 
 import json
@@ -20,8 +20,11 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
-out = Console()
-err = Console(stderr=True)
+PIPE_WIDTH = 150
+"""Columns where the output is no terminal, so that tables in logs are not cut to 80."""
+
+out = Console(width=None if sys.stdout.isatty() else PIPE_WIDTH)
+err = Console(stderr=True, width=None if sys.stderr.isatty() else PIPE_WIDTH)
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -43,7 +46,7 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as JS
 
 
 def bad_usage_exits_2(command: Callable[P, R]) -> Callable[P, R]:
-    """Errors of configuration and usage end with their text and exit code 2, without a traceback."""
+    """Errors of configuration and usage end with their text and exit code 2, no traceback."""
 
     @wraps(command)
     def wrapped(*args: P.args, **kwargs: P.kwargs) -> R:

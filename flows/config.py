@@ -40,28 +40,26 @@ class RunConfig(BaseModel):
 
     seed: int = Field(0, ge=0, lt=2**63, description="Seed of the run; every trace's own follows.")
     storage: StorageConfig = Field(
-        default_factory=StorageConfig, description="Where runs and datasets lie."
+        default=StorageConfig(), description="Where runs and datasets lie."
     )
     collect: CollectConfig = Field(description="Where the tasks come from.")
     provision: ProvisionConfig = Field(
-        default_factory=ProvisionConfig, description="The nodes that generate and check."
+        default=ProvisionConfig(), description="The nodes that generate and check."
     )
     generate: GenerateConfig = Field(description="The models and their samples.")
     # pydantic's BaseModel has a deprecated method `validate`, so the attribute needs another name.
     validation: ValidateConfig = Field(
-        default_factory=ValidateConfig, alias="validate", description="Limits of the proofs."
+        default=ValidateConfig(), alias="validate", description="Limits of the proofs."
     )
     verify: VerifyConfig = Field(
-        default_factory=VerifyConfig, description="The cluster that scores answers."
+        default=VerifyConfig(), description="The cluster that scores answers."
     )
     annotate: AnnotateConfig = Field(
-        default_factory=AnnotateConfig, description="From scores to difficulty."
+        default=AnnotateConfig(), description="From scores to difficulty."
     )
-    sft: SftConfig = Field(
-        default_factory=SftConfig, description="Which tasks the teacher answers."
-    )
+    sft: SftConfig = Field(default=SftConfig(), description="Which tasks the teacher answers.")
     publish: PublishConfig = Field(
-        default_factory=PublishConfig, description="Name and rules of the dataset."
+        default=PublishConfig(), description="Name and rules of the dataset."
     )
 
     @model_validator(mode="after")

@@ -80,8 +80,10 @@ def _sandbox() -> Check:
 
     works, why = sandbox.availability()
     return Check(
-        "sandbox", works, why or "untrusted programs run isolated" if works else
-        f"{why}; code answers stay unscored", False
+        "sandbox",
+        works,
+        why or "untrusted programs run isolated" if works else f"{why}; code answers stay unscored",
+        False,
     )
 
 
@@ -111,5 +113,8 @@ def _verifiers() -> Check:
 
 def _server() -> Check:
     url = os.environ.get("PREFECT_API_URL", "")
-    detail = url or "none set: a temporary server is started for each run (`tracemill up` for a lasting one)"
+    detail = (
+        url
+        or "none set: a temporary server is started for each run (`tracemill up` for a lasting one)"
+    )
     return Check("prefect server", bool(url), detail, False)

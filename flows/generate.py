@@ -8,19 +8,18 @@ import sys
 from typing import Any
 
 from prefect import flow
-from prefect.states import State
-from prefect.task_runners import ThreadPoolTaskRunner
+from prefect.client.schemas.objects import State
 
 from flows.outcome import outcome
 from flows.runs import find_run
 from flows.session import session
-from flows.shards import MAX_THREADS, run_stage
+from flows.shards import RUNNER, run_stage
 
 
 @flow(
     name="generate",
     flow_run_name="generate {run_id}",
-    task_runner=ThreadPoolTaskRunner(max_workers=MAX_THREADS),
+    task_runner=RUNNER,
 )
 def generate(run_id: str, root: str = "./data") -> State[Any]:
     """Generate every planned shard that has no traces yet.

@@ -31,9 +31,7 @@ POLL_SECONDS = 1.0
 FOLDERS = {"generate": "traces", "validate": "verdicts", "verify": "rewards"}
 
 
-def run_here(
-    config: RunConfig, run_id: str, out: Console, err: Console, as_json: bool
-) -> int:
+def run_here(config: RunConfig, run_id: str, out: Console, err: Console, as_json: bool) -> int:
     """Run to the end and print the funnel; 0 complete, 1 failed or something is missing."""
     run_id = run_id or new_run_id()
     # A config that does not fit the run is refused here, before a server is started.

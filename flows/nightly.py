@@ -1,16 +1,17 @@
 """Flow `nightly`: finish what is unfinished, then make the day's own run.
 
 Schedule: `nightly` in prefect.yaml, 02:00 UTC, off until it is switched on. On a laptop:
-`python flows/nightly.py`. A run is unfinished while a planned shard is not committed or nothing of it
-is published; it is resumed with the config that it was started with.
+`python flows/nightly.py`. A run is unfinished while a planned shard is not committed or nothing of
+it is published; it is resumed with the config that it was started with.
 """
 
 from datetime import UTC, datetime
 from typing import Any
 
 from prefect import flow
+from prefect.client.schemas.objects import State
 from prefect.logging import get_run_logger
-from prefect.states import Completed, Failed, State
+from prefect.states import Completed, Failed
 
 from flows.collect import DEFAULT
 from flows.config import RunConfig
@@ -26,18 +27,22 @@ def nightly(config: RunConfig = DEFAULT) -> State[Any]:
     """Resume unfinished runs of the storage root, then run the config under the day's id.
 
     Args:
-        config: the config of the day's run; its storage root is where unfinished runs are looked for.
+        config: the day's run; unfinished runs are looked for in its storage root.
     """
     today = datetime.now(UTC).strftime("nightly-%Y%m%d")
     root = config.storage.root
     again = [run_id for run_id in unfinished(root) if run_id != today]
     get_run_logger().info("unfinished runs: %s", ", ".join(again) or "none")
-    states = {run_id: run(find_run(root, run_id).config, run_id, return_state=True) for run_id in again}
+    states = {
+        run_id: run(find_run(root, run_id).config, run_id, return_state=True) for run_id in again
+    }
     states[today] = run(config, today, return_state=True)
     failed = [run_id for run_id, state in states.items() if not state.is_completed()]
     partial = [run_id for run_id, state in states.items() if state.name == PARTIAL]
     if failed:
-        return Failed(message=f"failed: {', '.join(failed)}; partial: {', '.join(partial) or 'none'}")
+        return Failed(
+            message=f"failed: {', '.join(failed)}; partial: {', '.join(partial) or 'none'}"
+        )
     if partial:
         return Completed(name=PARTIAL, message=f"incomplete: {', '.join(partial)}")
     return Completed(message=f"complete: {', '.join(states)}")
@@ -46,9 +51,7 @@ def nightly(config: RunConfig = DEFAULT) -> State[Any]:
 def unfinished(root: str) -> list[str]:
     """Ids of runs that have a config and are not complete, in order."""
     store = Store(root)
-    ids = sorted(
-        {path.split("/")[1] for path in store.list("runs") if path.endswith("/run.toml")}
-    )
+    ids = sorted({path.split("/")[1] for path in store.list("runs") if path.endswith("/run.toml")})
     found = []
     for run_id in ids:
         layout = find_run(root, run_id).layout

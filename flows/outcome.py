@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
-from prefect.states import Completed, State
+from prefect.client.schemas.objects import State
+from prefect.states import Completed
 
 from flows.runs import Run
 from flows.shards import Missing

@@ -97,7 +97,9 @@ def known_keys(location: Sequence[str]) -> list[str]:
 
 def _tagged(models: list[type[BaseModel]], part: str) -> list[type[BaseModel]]:
     """List positions stay with all models; a union's tag picks the model of that kind."""
-    picked = [m for m in models if "kind" in m.model_fields and m.model_fields["kind"].default == part]
+    picked = [
+        m for m in models if "kind" in m.model_fields and m.model_fields["kind"].default == part
+    ]
     return picked or models
 
 

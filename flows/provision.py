@@ -1,7 +1,7 @@
 """Flow `provision`: start the nodes of a config and have each load the run's models.
 
-A rehearsal before a long run: it shows whether the nodes start, how long the models take to load and
-how much memory a node then holds. On a laptop: `python flows/provision.py`.
+A rehearsal before a long run: it shows whether the nodes start, how long the models take to load
+and how much memory a node then holds. On a laptop: `python flows/provision.py`.
 """
 
 from typing import Any
@@ -21,7 +21,9 @@ def provision(config: RunConfig = DEFAULT) -> list[dict[str, Any]]:
     Args:
         config: its sections `provision` and `generate` say how many nodes and which models.
     """
-    models = sorted({use.model for phase in ("annotators", "teacher") for use in config.uses(phase)})
+    models = sorted(
+        {use.model for phase in ("annotators", "teacher") for use in config.uses(phase)}
+    )
     nodes = rehearse(config.provision, models)
     create_table_artifact(key="nodes", table=nodes, description="Nodes and their models")
     return nodes

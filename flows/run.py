@@ -1,16 +1,15 @@
 """Flow `run`: tasks to published splits, end to end.
 
-Deployed as `run/local` (triggered from the UI's form) and started by `tracemill run`; on a laptop also
-`python flows/run.py`. Needs no server, account or network. The storage credentials, if any, come from
-the environment. A run that is started again with its id does only what is not committed.
+Deployed as `run/local` (triggered from the UI's form) and started by `tracemill run`; on a laptop
+also `python flows/run.py`. Needs no server, account or network. The storage credentials, if any,
+come from the environment. A run that is started again with its id does only what is not committed.
 """
 
 from typing import Any
 
 from prefect import flow
+from prefect.client.schemas.objects import State
 from prefect.logging import get_run_logger
-from prefect.states import State
-from prefect.task_runners import ThreadPoolTaskRunner
 
 from flows.annotate import annotate
 from flows.collect import DEFAULT, collect
@@ -19,7 +18,7 @@ from flows.outcome import outcome
 from flows.publish import publish_results
 from flows.runs import Run, new_run_id, open_run
 from flows.session import Session, session
-from flows.shards import MAX_THREADS, Missing, run_shards
+from flows.shards import RUNNER, Missing, run_shards
 from infra.storage import read_table
 from tasks.annotate.select import select_for_teacher
 from tasks.generate.plan import PlanTask, plan_tasks
@@ -29,7 +28,7 @@ from tasks.generate.stage import commit_plan, read_plan
 @flow(
     name="run",
     flow_run_name="run {run_id}",
-    task_runner=ThreadPoolTaskRunner(max_workers=MAX_THREADS),
+    task_runner=RUNNER,
 )
 def run(config: RunConfig = DEFAULT, run_id: str = "") -> State[Any]:
     """Collect tasks, answer them, prove, verify and annotate the answers, publish the splits.
@@ -41,16 +40,29 @@ def run(config: RunConfig = DEFAULT, run_id: str = "") -> State[Any]:
     run_id = run_id or new_run_id()
     collect(config, run_id)
     opened = open_run(config, run_id)
-    tasks = plan_tasks(read_table(opened.store, opened.layout.tasks))
     with session(opened) as shared:
-        missing = _phase(shared, "annotators", tasks)
-        annotate(run_id, opened.store.root)
-        missing += _phase(shared, "teacher", _for_teacher(opened, tasks))
+        missing = answer_tasks(shared)
     published = publish_results(opened)
     rows = ", ".join(f"{name} {count}" for name, count in published["rows"].items())
     message = f"published {published['uri']}: {rows}"
     get_run_logger().info(message)
     return outcome(opened, missing, message)
+
+
+def answer_tasks(shared: Session) -> list[Missing]:
+    """Both phases of a collected run: the annotators, the difficulty, then the teacher."""
+    opened = shared.run
+    tasks = plan_tasks(read_table(opened.store, opened.layout.tasks))
+    missing = _phase(shared, "annotators", tasks)
+    annotate(opened.run_id, opened.store.root)
+    chosen = _for_teacher(opened, tasks)
+    if chosen:
+        return missing + _phase(shared, "teacher", chosen)
+    get_run_logger().warning(
+        "no task is hard enough for the teacher, so the sft splits stay empty: "
+        "raise sft.max_pass_rate or set sft.select to all"
+    )
+    return missing
 
 
 def _phase(shared: Session, phase: str, tasks: list[PlanTask]) -> list[Missing]:

@@ -1,7 +1,7 @@
 """`tracemill up` and `down`: a Prefect server, a work pool, a worker and all deployments, local.
 
-Invariants: everything binds to loopback; the ids of the processes stand in a state file of the user,
-and `down` ends exactly those; `up` on a machine where it is up says so and changes nothing.
+Invariants: everything binds to loopback; the ids of the processes stand in a state file of the
+user, and `down` ends exactly those; `up` on a machine where it is up says so and changes nothing.
 """
 
 import json

@@ -1,14 +1,12 @@
 """What the shard stages of a run share while a flow works on it: nodes, upload reader, Dask client.
 
-Invariants: everything that is started here is stopped here; a part is started only if the plan of a
-phase has something left for it to do, so that a run that is complete starts no process at all.
+Invariants: everything that is started here is stopped here; a part is started only when a shard
+needs it, so that a run that is complete starts no process at all.
 """
 
 from collections.abc import Iterator
 from concurrent.futures import Executor
 from contextlib import ExitStack, contextmanager
-
-from distributed import Client
 
 from data_contracts.ids import model_slug
 from flows.runs import Run
@@ -33,7 +31,9 @@ class Session:
         self._stack = stack
         self._pool: NodePool | None = None
         self._reader: Executor | None = None
-        self._client: Client | None = None
+        self._generators: dict[str, Generator] = {}
+        self._validator: Validator | None = None
+        self._scorer: Scorer | None = None
 
     def pool(self) -> NodePool:
         """The nodes."""
@@ -43,24 +43,29 @@ class Session:
 
     def generator(self, phase: str) -> Generator:
         """The generate stage of a phase."""
-        if self._reader is None:
-            self._reader = self._stack.enter_context(make_reader())
-        run = self.run
-        return Generator(
-            run.store, run.layout, run.config.uses(phase), self.pool(), self._reader
-        )
+        if phase not in self._generators:
+            if self._reader is None:
+                self._reader = self._stack.enter_context(make_reader())
+            run = self.run
+            self._generators[phase] = Generator(
+                run.store, run.layout, run.config.uses(phase), self.pool(), self._reader
+            )
+        return self._generators[phase]
 
     def validator(self) -> Validator:
         """The validate stage."""
-        run = self.run
-        return Validator(run.store, run.layout, run.config.validation, self.pool())
+        if self._validator is None:
+            run = self.run
+            self._validator = Validator(run.store, run.layout, run.config.validation, self.pool())
+        return self._validator
 
     def scorer(self) -> Scorer:
         """The verify stage."""
-        run = self.run
-        if self._client is None:
-            self._client = self._stack.enter_context(dask_client(run.config.verify))
-        return Scorer(run.store, run.layout, run.config.verify, self._client)
+        if self._scorer is None:
+            run = self.run
+            client = self._stack.enter_context(dask_client(run.config.verify))
+            self._scorer = Scorer(run.store, run.layout, run.config.verify, client)
+        return self._scorer
 
 
 @contextmanager

@@ -2,9 +2,11 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any, TypeAlias
 
 from prefect.futures import PrefectFuture
 from prefect.logging import get_run_logger
+from prefect.task_runners import ThreadPoolTaskRunner
 
 from flows.runs import Run
 from flows.session import PHASES, Session, committed
@@ -14,11 +16,15 @@ from tasks.generate.task import generate
 from tasks.validate.task import validate
 from tasks.verify.task import verify
 
+Future: TypeAlias = PrefectFuture[Any]
+
 STAGES = ("generate", "validate", "verify")
 
 MAX_THREADS = 48
 """Threads of a flow's task runner, and by that the shards in flight (three tasks each). Tasks are
 submitted shard by shard, so a waiting task never keeps the one that it waits for from a thread."""
+
+RUNNER: ThreadPoolTaskRunner[Any] = ThreadPoolTaskRunner(max_workers=MAX_THREADS)
 
 
 @dataclass(frozen=True)
@@ -36,34 +42,27 @@ def run_shards(
 ) -> list[Missing]:
     """Take shards through the stages; what is committed is skipped, what fails is returned."""
     run = session.run
-    todo = {
-        shard.shard_id: [stage for stage in stages if not committed(run, stage, shard)]
-        for shard in shards
-    }
-    wanted = {stage for left in todo.values() for stage in left}
-    generator = session.generator(phase) if "generate" in wanted else None
-    validator = session.validator() if "validate" in wanted else None
-    scorer = session.scorer() if "verify" in wanted else None
-    futures: list[tuple[str, Shard, PrefectFuture[object]]] = []
+    futures: list[tuple[str, Shard, Future]] = []
     for shard in shards:
-        before: list[PrefectFuture[object]] = []
-        for stage in todo[shard.shard_id]:
+        name = (shard.model, shard.shard_id)
+        before: list[Future] = []
+        for stage in stages:
+            if committed(run, stage, shard):
+                continue
             if stage == "generate":
-                future = generate.submit(generator, shard.model, shard.shard_id, shard)
+                future: Future = generate.submit(session.generator(phase), *name, shard)
             elif stage == "validate":
-                future = validate.submit(
-                    validator, shard.model, shard.shard_id, shard, wait_for=before
-                )
+                future = validate.submit(session.validator(), *name, shard, wait_for=before)
             else:
-                future = verify.submit(scorer, shard.model, shard.shard_id, shard, wait_for=before)
+                future = verify.submit(session.scorer(), *name, shard, wait_for=before)
             before = [future]
             futures.append((stage, shard, future))
     return [_missing(stage, shard, future) for stage, shard, future in _failed(run, futures)]
 
 
 def _failed(
-    run: Run, futures: Sequence[tuple[str, Shard, PrefectFuture[object]]]
-) -> list[tuple[str, Shard, PrefectFuture[object]]]:
+    run: Run, futures: Sequence[tuple[str, Shard, Future]]
+) -> list[tuple[str, Shard, Future]]:
     failed = []
     for stage, shard, future in futures:
         future.wait()
@@ -72,7 +71,7 @@ def _failed(
     return failed
 
 
-def _missing(stage: str, shard: Shard, future: PrefectFuture[object]) -> Missing:
+def _missing(stage: str, shard: Shard, future: Future) -> Missing:
     why = (future.state.message or future.state.name or "unknown")[:500]
     get_run_logger().warning("%s of shard %s is missing: %s", stage, shard.shard_id, why)
     return Missing(stage, shard.model, shard.shard_id, why)

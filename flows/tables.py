@@ -18,7 +18,11 @@ def rich_table(table: Table) -> RichTable:
     """A report table for the terminal; cells are text, never markup."""
     rich = RichTable(title=table.title, title_justify="left", header_style="bold")
     for number, name in enumerate(table.head):
-        rich.add_column(name, justify="right" if number in table.numeric else "left")
+        rich.add_column(
+            name,
+            justify="right" if number in table.numeric else "left",
+            overflow="fold",
+        )
     for row in table.rows:
         rich.add_row(*(Text(cell) for cell in row))
     return rich

@@ -3,7 +3,7 @@
 from typing import Any
 
 RETRIES = 2
-RETRY_DELAY_SECONDS = [2, 10]
+RETRY_DELAY_SECONDS: list[float] = [2, 10]
 
 
 def is_retryable(task: Any, task_run: Any, state: Any) -> bool:

@@ -45,7 +45,7 @@ class _Node:
         self.node_id = node_id
         self._command = list(command)
         self._env = dict(env)
-        self._log: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115  (lives as long as the node)
+        self._log: IO[bytes] = tempfile.TemporaryFile()
         self.process: subprocess.Popen[bytes] | None = None
         self.state = "starting"
         self.jobs_done = 0
@@ -224,6 +224,4 @@ class LocalPool:
                 heapq.heappush(self._queue, queued)
                 self._changed.notify()
                 return
-        queued.future.set_exception(
-            NodeLost(queued.job.job_id, queued.attempts, node.last_words())
-        )
+        queued.future.set_exception(NodeLost(queued.job.job_id, queued.attempts, node.last_words()))

@@ -1,9 +1,9 @@
 """What every pool of nodes offers to the stages.
 
 A stage submits jobs and waits for their results; it never sees how many nodes there are, nor which
-one takes a job. Invariants: a job that was submitted ends in a result or an exception, exactly once;
-a job whose node dies is given to another one; a payload is JSON and names files by URI, so that it
-can go to another machine.
+one takes a job. Invariants: a job that was submitted ends in a result or an exception, exactly
+once; a job whose node dies is given to another one; a payload is JSON and names files by URI, so
+that it can go to another machine.
 """
 
 from concurrent.futures import Future

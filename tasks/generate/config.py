@@ -54,7 +54,7 @@ class ModelUse(BaseModel):
         1, ge=1, le=1024, description="Batches of one shard; a shard is the unit of resumption."
     )
     sampling: SamplingConfig = Field(
-        default_factory=SamplingConfig, description="How its tokens are drawn."
+        default=SamplingConfig(), description="How its tokens are drawn."
     )
 
 

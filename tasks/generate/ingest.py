@@ -194,9 +194,7 @@ def _trace(
     prompt_ids = book.ids(planned["task_id"])
     text = ""
     if claim["output_ids"]:
-        text = completion_text(
-            book.tokenizer, prompt_ids, claim["output_ids"], use.sampling.stop
-        )
+        text = completion_text(book.tokenizer, prompt_ids, claim["output_ids"], use.sampling.stop)
     error = claim["error"]
     return {
         "trace_id": planned["trace_id"],

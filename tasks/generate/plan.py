@@ -2,8 +2,8 @@
 
 Invariants: a pure function of tasks, config, model revisions and run seed; fixed and committed
 before the first token, so that a shard that is run again, anywhere, holds the same batches. Traces
-of like prompt length share a batch (less padding), and the longest batches come first (a long one at
-the end would leave the other nodes idle).
+of like prompt length share a batch (less padding), and the longest batches come first (a long one
+at the end would leave the other nodes idle).
 """
 
 from collections.abc import Mapping, Sequence

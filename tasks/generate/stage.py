@@ -4,12 +4,12 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor
 
 from data_contracts.ids import model_slug
+from data_contracts.plan import SCHEMA as PLAN_SCHEMA
 from infra.inference.prompts import ChatTokenizer
 from infra.models.registry import materialise, revision
 from infra.pool import NodePool
 from infra.storage import Manifest, RunLayout, Store, commit_table, read_manifest, read_table
 from infra.storage.reconcile import StageCount
-from data_contracts.plan import SCHEMA as PLAN_SCHEMA
 from tasks.generate.config import ModelUse
 from tasks.generate.errors import NothingToPlan
 from tasks.generate.ingest import PromptBook, generate_job, ingest
@@ -71,9 +71,7 @@ class Generator:
         self._reader = reader
         self._revisions = {model: revision(model) for model in self._uses}
         table = read_table(store, layout.tasks, columns=["task_id", "prompt"])
-        prompts = dict(
-            zip(table["task_id"].to_pylist(), table["prompt"].to_pylist(), strict=True)
-        )
+        prompts = dict(zip(table["task_id"].to_pylist(), table["prompt"].to_pylist(), strict=True))
         self._books = {
             model: PromptBook(ChatTokenizer(materialise(model), model), prompts)
             for model in self._uses

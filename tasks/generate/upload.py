@@ -1,8 +1,8 @@
 """What a node may upload for a shard, and the trusted side's reading of it.
 
 A file from a node is hostile. It is opened in a child process with little memory, and only if its
-size, footer, row and column counts and schema are those that were asked for; the child gives back an
-Arrow stream, or the reason why not. Nothing that the trusted side can compute itself (completion
+size, footer, row and column counts and schema are those that were asked for; the child gives back
+an Arrow stream, or the reason why not. Nothing that the trusted side can compute itself (completion
 text, ids, seeds, prompt) is taken from the file.
 """
 
@@ -55,7 +55,10 @@ def read_upload(data: bytes, rows: int) -> tuple[bytes, str]:
         if meta.num_rows != rows:
             return b"", f"it has {meta.num_rows} rows, the plan {rows}"
         if not file.schema_arrow.remove_metadata().equals(SCHEMA):
-            return b"", f"its columns are {file.schema_arrow.names}, not {SCHEMA.names} with our types"
+            return (
+                b"",
+                f"its columns are {file.schema_arrow.names}, not {SCHEMA.names} with our types",
+            )
         unpacked = sum(meta.row_group(n).total_byte_size for n in range(meta.num_row_groups))
         if unpacked > MAX_UNPACKED_BYTES:
             return b"", f"it unpacks to {unpacked} bytes, allowed are {MAX_UNPACKED_BYTES}"

@@ -1,8 +1,8 @@
 """A node's side of generate: decode the planned batches, prove them, upload one file.
 
-Invariants: the node sees prompt ids, sampling, seeds and trace ids, never a task's answer; it writes
-one file below `uploads/`; proofs are made from the hidden states while they pass, 32 rows at a time,
-and nothing of the states is kept.
+Invariants: the node sees prompt ids, sampling, seeds and trace ids, never a task's answer; it
+writes one file below `uploads/`; proofs are made from the hidden states while they pass, 32 rows at
+a time, and nothing of the states is kept.
 """
 
 import hashlib
@@ -14,7 +14,7 @@ from torch import Tensor
 from data_contracts.text import table_from_rows
 from infra.inference.protocol import PROOF_ROWS, Completion, Engine, Request, SamplingParams
 from infra.storage import Store
-from infra.storage.shards import parquet_bytes
+from infra.storage.parquet import parquet_bytes
 from tasks.generate import upload
 from toploc import build_proofs_bytes
 

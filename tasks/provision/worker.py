@@ -17,7 +17,8 @@ from typing import Any
 
 import psutil
 
-from infra.inference import Engine, load_engine
+from infra.inference import load_engine
+from infra.inference.protocol import Engine
 from tasks.generate.work import generate_shard
 from tasks.validate.work import validate_shard
 

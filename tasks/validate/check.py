@@ -6,7 +6,7 @@ depends on the trace and the model, not on which traces are checked beside it.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -36,6 +36,7 @@ class ModelFacts:
 
     context_length: int
     eos_ids: frozenset[int]
+    ended: Callable[[Sequence[int], Sequence[str]], bool]
 
 
 def before_prefill(trace: Mapping[str, Any], facts: ModelFacts) -> Verdict | None:
@@ -86,7 +87,7 @@ def check_trace(
         reasons.append("proof_refused")
     if not drawn.accepted and not drawn.reasons:
         reasons.append("sampling_refused")
-    ending = false_ending(trace, sampling["max_tokens"], bool(sampling["stop"]), facts)
+    ending = false_ending(trace, sampling["max_tokens"], sampling["stop"], facts)
     if ending:
         reasons.append(ending)
     figures = {
@@ -97,20 +98,17 @@ def check_trace(
 
 
 def false_ending(
-    trace: Mapping[str, Any], max_tokens: int, has_stop: bool, facts: ModelFacts
+    trace: Mapping[str, Any], max_tokens: int, stop: Sequence[str], facts: ModelFacts
 ) -> str:
-    """Why the trace cannot have ended where it did, or ''.
-
-    Where stop strings are set, `stop` without an end token is theirs to decide: the text is ours, so
-    a trace that claims it and goes on after a stop string gains nothing.
-    """
+    """Why the trace cannot have ended where it did, or ''."""
     ids = trace["output_ids"]
-    if any(token in facts.eos_ids for token in ids[:-1]):
+    ends = facts.eos_ids.intersection(ids[:-1])
+    if ends or (stop and any(facts.ended(ids[:n], stop) for n in range(1, len(ids)))):
         return "goes_on_after_end"
-    ended = ids[-1] in facts.eos_ids
+    ended = facts.ended(ids, stop)
     full = min(max_tokens, facts.context_length - len(trace["prompt_ids"]))
     if trace["finish_reason"] == "stop":
-        return "" if ended or has_stop else "stopped_without_end"
+        return "" if ended else "stopped_without_end"
     if trace["finish_reason"] == "length":
         return "" if len(ids) == full and not ended else "stopped_short_of_length"
     return "false_finish_reason"

@@ -15,9 +15,7 @@ CRASH_ATTEMPTS = 3
 class Validator:
     """Judges shards through a pool of trusted nodes."""
 
-    def __init__(
-        self, store: Store, layout: RunLayout, config: ValidateConfig, pool: NodePool
-    ):
+    def __init__(self, store: Store, layout: RunLayout, config: ValidateConfig, pool: NodePool):
         self.store = store
         self.layout = layout
         self._config = config
@@ -35,9 +33,7 @@ class Validator:
         job = validate_job(self.store, self.layout, shard, self._config)
         for _ in range(CRASH_ATTEMPTS):
             result = self._pool.submit(job).result()
-            crashed = [
-                row for row in result.output["verdicts"] if row["verdict"] == "crashed"
-            ]
+            crashed = [row for row in result.output["verdicts"] if row["verdict"] == "crashed"]
             if not crashed:
                 break
         else:

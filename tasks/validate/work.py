@@ -10,8 +10,8 @@ from typing import Any
 
 import torch
 
-from infra.inference import Engine
 from infra.inference.errors import BadItem
+from infra.inference.protocol import Engine
 from infra.storage import Store
 from infra.storage.shards import read_table
 from tasks.validate.check import ModelFacts, Verdict, before_prefill, check_trace
@@ -54,7 +54,7 @@ def judge(
     traces: Sequence[dict[str, Any]], engine: Engine, config: ValidateConfig
 ) -> dict[str, Verdict]:
     """Trace id -> verdict."""
-    facts = ModelFacts(engine.context_length, engine.eos_ids)
+    facts = ModelFacts(engine.context_length, engine.eos_ids, engine.ended)
     verdicts: dict[str, Verdict] = {}
     waiting: list[dict[str, Any]] = []
     for trace in traces:
