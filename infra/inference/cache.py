@@ -35,6 +35,7 @@ class BlockLayer(DynamicLayer):  # type: ignore[misc]
 
     def __init__(self, window: Window):
         super().__init__()
+        self.is_initialized: bool = False
         self.window = window
 
     def update(

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from transformers import AutoConfig, AutoModelForCausalLM
+from transformers.utils import logging
 
 from infra.inference import attention
 from infra.inference.errors import EngineUnsupported
@@ -49,6 +50,8 @@ def load(model_dir: Path, model_id: str, dtype: str) -> CausalModel:
     odd = set(getattr(config, "layer_types", None) or ()) - LAYER_TYPES
     if odd:
         raise EngineUnsupported(model_id, f"it has layers of type {', '.join(sorted(odd))}")
+    # Our own commands show progress; a bar per engine process would garble it.
+    logging.disable_progress_bar()
     model = AutoModelForCausalLM.from_pretrained(
         model_dir,
         dtype=DTYPES[dtype],

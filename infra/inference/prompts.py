@@ -33,12 +33,11 @@ class ChatTokenizer:
         self.model_id = model_id
         self._tokenizer: Any = AutoTokenizer.from_pretrained(model_dir, local_files_only=True)
         # Tags like <think> are part of the answer, even where a tokenizer calls them special.
+        special = {i for i, token in self._tokenizer.added_tokens_decoder.items() if token.special}
         self._hidden_ids = frozenset(
             i
-            for i, token in zip(
-                self._tokenizer.all_special_ids, self._tokenizer.all_special_tokens, strict=True
-            )
-            if not TAG.fullmatch(token)
+            for i in special.union(self._tokenizer.all_special_ids)
+            if not TAG.fullmatch(self._tokenizer.convert_ids_to_tokens(i))
         )
 
     @property

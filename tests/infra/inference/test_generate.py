@@ -5,11 +5,11 @@ from math import ceil
 
 import pytest
 import torch
-from toploc.sampling import SamplingRule, sample
 
 from infra.inference.errors import EngineClosed
 from infra.inference.protocol import Completion, Request, SamplingParams
 from infra.inference.transformers_engine import TransformersEngine
+from toploc.sampling import SamplingRule, sample
 
 Make = Callable[..., Request]
 TEXTS = ["a", "what is 3 + 4?", "longer than the others, so that there is padding", "b", "xyz " * 9]

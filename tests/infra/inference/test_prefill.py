@@ -4,11 +4,11 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from toploc import build_proofs_bytes, verify_proofs_bytes
 
 from infra.inference.errors import BadItem
 from infra.inference.protocol import Request, SamplingParams
 from infra.inference.transformers_engine import TransformersEngine
+from toploc import build_proofs_bytes, verify_proofs_bytes
 
 Make = Callable[..., Request]
 

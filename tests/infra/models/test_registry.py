@@ -39,7 +39,7 @@ def test_unknown_id_names_the_nearest(given: str, nearest: str) -> None:
 
 
 def test_unlike_id_names_all() -> None:
-    with pytest.raises(UnknownModel, match="tracemill/nano-s, .*local directory") as caught:
+    with pytest.raises(UnknownModel, match=r"tracemill/nano-s, .*local directory") as caught:
         registry.get("Qwen/Qwen3-4B-Thinking")
     assert "did you mean" not in str(caught.value)
     assert not caught.value.retryable
