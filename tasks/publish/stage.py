@@ -53,8 +53,10 @@ def publish(
     source = read_source(store, layout, allow_unaudited=config.allow_unaudited)
     if not source.traces:
         raise NothingToPublish(layout.run_id, source.accepted, dict(source.held_back))
-    splits = build_splits(source, annotators)
-    files = _render(config, splits, source, list(annotators), teacher)
+    # a model that annotates twice has one set of columns
+    models = list(dict.fromkeys(annotators))
+    splits = build_splits(source, models)
+    files = _render(config, splits, source, models, teacher)
     version = version_of(files)
     parent = head_version(store, config.name)
     manifest = {

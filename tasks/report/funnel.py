@@ -5,13 +5,15 @@ gives the funnel of what is done so far, and the same state always gives the sam
 shard that a stage has not committed is named, never left out silently.
 """
 
+from collections import Counter
+
 from infra.storage import Store
 from infra.storage.layout import RunLayout
 from infra.storage.shards import read_manifest, read_table
 from tasks.publish import CONFIGS, receipt_path
 from tasks.report.errors import NoSuchRun
 from tasks.report.model import STAGES, Funnel, PublishedInfo, StageRow
-from tasks.report.outcomes import read_outcomes
+from tasks.report.outcomes import Outcomes, read_outcomes
 from tasks.report.plans import read_plans
 from tasks.report.solve import solve_table
 from tasks.report.stages import between_stages, model_stages, pass_mark_of, whole
@@ -34,7 +36,7 @@ def funnel(store: Store, layout: RunLayout) -> Funnel:
     types = read_table(store, layout.tasks, columns=["task_id", "task_type"]).to_pylist()
     return Funnel(
         run_id=layout.run_id,
-        complete=published is not None and not any(row.missing for row in stages),
+        complete=_is_current(publish_row, outcomes) and not any(row.missing for row in stages),
         models=plans.models(),
         stages=tuple(stages),
         solve=solve_table(plans, outcomes, {row["task_id"]: row["task_type"] for row in types}),
@@ -77,6 +79,13 @@ def _published(store: Store, layout: RunLayout) -> tuple[StageRow, PublishedInfo
         reasons=held_back,
     )
     return row, info
+
+
+def _is_current(publish_row: StageRow, outcomes: Outcomes) -> bool:
+    """Whether a version is published and no trace was accepted after it."""
+    verdicts = Counter(outcomes.accepted.values())
+    allowed = (verdicts["accepted"], verdicts.total())
+    return publish_row.shards_done == 1 and publish_row.rows_in in allowed
 
 
 def _unbalanced(stages: list[StageRow]) -> list[str]:

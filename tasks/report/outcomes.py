@@ -26,8 +26,8 @@ class Outcomes:
     """Per shard: `accepted`, `rejected:<reason>` and so on -> traces."""
     reward_counts: dict[Shard, Counter[str]] = field(default_factory=dict)
     """Per shard: reward status -> traces."""
-    accepted: set[str] = field(default_factory=set)
-    """Ids of the accepted traces."""
+    accepted: dict[str, str] = field(default_factory=dict)
+    """Id of an accepted trace -> `accepted` or `accepted_unaudited`."""
     scored: dict[str, str] = field(default_factory=dict)
     """Trace id -> right, wrong or unscored."""
 
@@ -65,7 +65,7 @@ def _read_verdicts(store: Store, path: str, shard: Shard, outcomes: Outcomes) ->
     counts: Counter[str] = Counter()
     for row in read_table(store, path, columns=["trace_id", "verdict", "reasons"]).to_pylist():
         if row["verdict"] in ACCEPTED:
-            outcomes.accepted.add(row["trace_id"])
+            outcomes.accepted[row["trace_id"]] = row["verdict"]
             counts[row["verdict"]] += 1
         else:
             first = row["reasons"][0] if row["reasons"] else ""

@@ -66,6 +66,17 @@ def test_a_run_that_is_going_names_what_is_missing(new_run):
     assert f"generate/tracemill/nano-s/{shards[0]}" in result.missing
 
 
+def test_a_version_older_than_the_last_shard_is_not_complete(new_run, rate_and_publish):
+    run = new_run().collect().plan("annotators", ("tracemill/nano-s", "tracemill/nano-m"))
+    run.generate("annotators").validate("annotators", skip=1).verify("annotators", skip=1)
+    rate_and_publish(run)
+    run.validate("annotators").verify("annotators")
+    result = funnel(run.store, run.layout)
+    assert result.missing == () and not result.complete
+    rate_and_publish(run)
+    assert funnel(run.store, run.layout).complete
+
+
 def test_lost_rows_are_a_problem(new_run):
     run = new_run().collect().plan("annotators", ("tracemill/nano-s",)).generate("annotators")
     run.validate("annotators").verify("annotators", reject=0.5)
