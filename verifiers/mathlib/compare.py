@@ -38,8 +38,8 @@ def _value_of(node: Node, other: Node) -> Node:
 
 
 def _names_something(node: Node) -> bool:
-    """A symbol or something like f(x)."""
-    if node.kind == "mul" and len(node.args) == 2:
+    """A symbol, something like f(x), or a tuple of symbols."""
+    if (node.kind == "mul" and len(node.args) == 2) or node.kind == "tuple":
         return all(arg.kind == "sym" for arg in node.args)
     return node.kind == "sym"
 
@@ -89,11 +89,17 @@ def _all_reals(node: Node, other: Node) -> Node:
 
 
 def _texts(truth: Node, answer: Node) -> bool:
-    if truth.kind != answer.kind:
-        return False
-    if truth.kind == "field":
-        return bool(truth.args == answer.args)
-    return bool(truth.args[0].casefold().split() == answer.args[0].casefold().split())
+    if "field" in (truth.kind, answer.kind):
+        return truth == answer
+    words = _words(truth)
+    return words is not None and words == _words(answer)
+
+
+def _words(node: Node) -> list[str] | None:
+    """A text, or short letters that the reader took for a product of symbols ("odd")."""
+    if node.kind == "mul" and all(arg.kind in ("sym", "const") for arg in node.args):
+        return ["".join(str(arg.args[0]) for arg in node.args).casefold()]
+    return str(node.args[0]).casefold().split() if node.kind == "text" else None
 
 
 def _same_sequence(

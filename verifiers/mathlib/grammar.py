@@ -3,11 +3,16 @@
 It accepts a text only as a whole.
 """
 
+import math
+import re
+from fractions import Fraction
+
 from verifiers.mathlib.errors import Unparsable
 from verifiers.mathlib.expressions import Expressions
-from verifiers.mathlib.nodes import Node, choose, has_choice
+from verifiers.mathlib.nodes import Node, choose, has_choice, num
 from verifiers.mathlib.tokens import tokenize
 
+_RATIO = re.compile(r"\s*\d{1,50}(?:\s*:\s*\d{1,50}){1,20}\s*")
 _RELATIONS = frozenset(("=", "<", ">", "<=", ">=", "!=", "in"))
 
 
@@ -86,8 +91,18 @@ class Parser(Expressions):
         return Node("matrix", tuple(Node("tuple", tuple(row)) for row in rows))
 
 
+def _proportion(parts: list[int]) -> Node:
+    """`7:32` is 7/32; longer proportions are tuples in lowest terms."""
+    divisor = 1 if 0 in parts else math.gcd(*parts)  # 12:00 is no proportion
+    if len(parts) == 2 and parts[1] != 0:
+        return num(Fraction(parts[0], parts[1]))
+    return Node("tuple", tuple(num(part // divisor) for part in parts))
+
+
 def parse(text: str) -> Node:
     """The tree of a text; Unparsable unless all of it is understood."""
+    if ratio := _RATIO.fullmatch(text):
+        return _proportion([int(part) for part in ratio[0].split(":")])
     try:
         node = Parser(tokenize(text)).answer()
     except RecursionError as error:

@@ -211,7 +211,7 @@ def tokenize(text: str) -> list[Token]:
     text = _UNICODE_RE.sub(lambda match: _UNICODE[match[0]], text.strip())
     text = re.sub(r"\\[()\[\]]|(?<!\\)\$", " ", text)
     text = re.sub(r"^\s*\\\$\s*", "", text)
-    text = re.sub(r"(?<=\d)(?:\{,\}|,\\!|\\,|\\ )(?=\d{3}(?!\d))", "", text)
+    text = re.sub(r"(?<=\d)(?:\{,\}|,\\!\s*|\\,|\\ )(?=\d{3}(?!\d))", "", text)
     if re.fullmatch(r"\s*[-+]?\s*\d{1,3}(?:,\d{3})+(?:\.\d+)?\s*\.?", text):
         text = text.replace(",", "")
     return _tokens(text.strip().rstrip("."))
