@@ -51,19 +51,19 @@ _BOUND_SLACK = 1.0 + 1e-4
 
 @dataclass(frozen=True, slots=True)
 class SamplingLimits:
-    """Largest figures of an acceptable trace.
+    """Largest figures of an acceptable trace, for float32 provers and verifiers.
 
-    An honest float32 prefill moves logits by about 1e-5, so a margin above 1e-3 does not occur
-    and the mean of honest traces is about 1e-6. One wrong token of 100 with a margin of 0.2 or more
-    lifts the mean to 0.002; a margin over the clip counts by itself, and the share allows none in
-    fewer than 500 tokens. A substituted token whose score is nearer than that is a near tie: no
-    verifier can tell it from rounding in a half-precision model. For half-precision provers or
-    verifiers (honest mean 0.002 was seen) set limits from honest runs.
+    An honest float32 prefill moves logits by about 1e-5 to 1e-4, and a margin arises only where two
+    scores are that near, so the mean of honest traces is below 1e-5: fifty times below the limit.
+    One substituted token of 100 is refused from a margin of 0.05 on, and a margin over the clip
+    counts by itself: the share allows none in fewer than 500 tokens. What is nearer is a near tie.
+    Half precision on either side moves logits by 1e-2 and more (an honest mean of 0.002 was seen):
+    set limits from honest runs there.
     """
 
     clip: float = 0.5
     """Margins count at most this much in the mean."""
-    mean_margin: float = 0.002
+    mean_margin: float = 0.0005
     over_share: float = 0.002
     """Share of tokens with a margin over the clip or outside the kept candidates."""
 

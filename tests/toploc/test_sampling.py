@@ -191,7 +191,7 @@ def test_one_altered_token_of_a_hundred_is_noticed():
             found = torch.zeros(100)
             found[place] = altered[place]
             verdict = judge_sampling(found)
-            assert verdict.accepted == (float(altered[place]) <= 0.2)
+            assert verdict.accepted == (float(altered[place]) <= 0.05)
             missed += verdict.accepted
             tried += 1
     assert tried > 150
