@@ -181,3 +181,37 @@ def test_code_rows_in_workers(sandbox_here) -> None:
         for c in [good, "```python\nprint(2)\n```", good]
     ]
     assert [s.score for s in pool.score_many(rows, workers=2)] == [1, 0, 1]
+
+
+def test_a_killed_worker_takes_its_sandbox_along(sandbox_here) -> None:
+    tests = json.dumps({"inputs": [""], "outputs": [""]})
+    sleeper = {
+        "task_type": "prime_rl_code",
+        "completion": "```python\nimport time\ntime.sleep(14)\n```",
+        "verification_info": {"test_cases": tests},
+    }
+    me = psutil.Process(os.getpid())
+
+    def sandboxes() -> set[int]:
+        found = set()
+        for child in me.children(recursive=True):
+            try:
+                if child.name() == "bwrap":
+                    found.add(child.pid)
+            except psutil.Error:
+                continue
+        return found
+
+    before = sandboxes()
+    results = verifiers.score_many([math_row(1, 1), sleeper], workers=1)
+    next(results)
+    deadline = time.monotonic() + 20
+    while not sandboxes() - before and time.monotonic() < deadline:
+        time.sleep(0.1)
+    mine = sandboxes() - before
+    assert mine
+    results.close()
+    deadline = time.monotonic() + 10
+    while sandboxes() & mine and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert not sandboxes() & mine

@@ -20,7 +20,7 @@ def _judge(answer: str, info: Info) -> Outcome:
     lines = _lines(text)
     ratio = SequenceMatcher(None, lines, truth).ratio()
     score = 0.3 * ratio + 0.7 * longest_run(lines, truth) / len(truth)
-    if any(not line.startswith(" ") and line != lines[0] for line in lines[1:]):
+    if any(not line[:1].isspace() and line != lines[0] for line in lines[1:]):
         score *= 0.5
     if not any("--" in line for line in lines[1:]):
         score *= 0.5

@@ -59,6 +59,7 @@ _FONTS = frozenset(
 _MATRICES = frozenset("matrix pmatrix bmatrix Bmatrix array smallmatrix".split())
 _WORDS = sorted([*_FUNCTIONS, "pi", "oo"], key=len, reverse=True)
 _NUMBER = re.compile(r"\d+\.\d+|\d+\.(?!\d)|\d+|\.\d+")
+_PLAIN_WORDS = frozenset(("yes", "no", "odd", "none", "true"))
 _SEPARATORS = frozenset(("or", "and", "and/or", ",", ";", "&"))
 
 
@@ -85,6 +86,8 @@ def _letters(run: str) -> list[Token]:
     """A run of letters: known names, else one symbol a letter, else a word."""
     if run.lower() in _SEPARATORS:
         return [Token("sep")]
+    if run.lower() in _PLAIN_WORDS:
+        return [Token("text", run)]
     tokens, i = [], 0
     known = False
     while i < len(run):

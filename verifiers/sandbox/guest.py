@@ -147,7 +147,8 @@ def run_model(job: Job, fd: int) -> None:
     namespace = module("config").__dict__
     exec(compile(job["source"], "config.py", "exec"), namespace)
     model = namespace.get(job["model_name"])
-    if not (isinstance(model, type) and issubclass(model, pydantic.BaseModel)):
+    base = pydantic.BaseModel
+    if not (isinstance(model, type) and issubclass(model, base) and model is not base):
         send_result(fd, job["nonce"], {"error": f"no pydantic model {job['model_name']}"})
         return
     try:

@@ -12,7 +12,6 @@ import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +25,7 @@ MAX_TESTS = 2000
 _TRIAL = "import colorsys\nprint(6 * 7)"  # a module that the fork server has not loaded
 _idle: dict[str, list[Cage]] = {}
 _owner = os.getpid()
+_works = False
 _lock = threading.Lock()
 
 
@@ -126,9 +126,16 @@ def close_idle() -> None:
         cage.close()
 
 
-@lru_cache(maxsize=1)
 def availability() -> tuple[bool, str]:
-    """Whether untrusted programs can run here, and why not."""
+    """Whether untrusted programs can run here, and why not; only a success is remembered."""
+    global _works
+    if not _works:
+        _works, why = _trial()
+        return _works, why
+    return True, ""
+
+
+def _trial() -> tuple[bool, str]:
     if not hasattr(os, "memfd_create") or not hasattr(os, "pidfd_open"):
         return False, "the sandbox needs Linux"
     try:
