@@ -11,7 +11,7 @@ columns from the longest live prompt on.
 from dataclasses import dataclass
 from typing import Any
 
-from torch import Tensor, zeros
+from torch import Tensor, int64, ones, zeros
 from transformers.cache_utils import Cache, DynamicLayer
 
 GROWTH = 128
@@ -28,6 +28,8 @@ class Window:
     begin: int
     end: int
     prefilling: bool
+    copies: Tensor
+    """While prefilling: how many adjacent rows share each prompt."""
 
 
 class BlockLayer(DynamicLayer):  # type: ignore[misc]
@@ -55,8 +57,8 @@ class BlockLayer(DynamicLayer):  # type: ignore[misc]
             self.is_initialized = True
         if window.prefilling:
             columns = slice(window.width - key_states.shape[2], window.width)
-            self.keys[window.rows, :, columns] = key_states
-            self.values[window.rows, :, columns] = value_states
+            self.keys[window.rows, :, columns] = key_states.repeat_interleave(window.copies, 0)
+            self.values[window.rows, :, columns] = value_states.repeat_interleave(window.copies, 0)
             return key_states, value_states
         if window.end == self.keys.shape[2]:
             self.keys, self.values = _grown(self.keys), _grown(self.values)
@@ -81,12 +83,14 @@ class BlockCache(Cache):  # type: ignore[misc]
     """The cache of a batch whose longest prompt has `width` tokens."""
 
     def __init__(self, layers: int, batch: int, width: int):
-        self.window = Window(batch, width, slice(0, batch), 0, width, prefilling=True)
+        everything, copies = slice(0, batch), ones(batch, dtype=int64)
+        self.window = Window(batch, width, everything, 0, width, prefilling=True, copies=copies)
         super().__init__(layers=[BlockLayer(self.window) for _ in range(layers)])
 
-    def begin_prefill(self, first: int, last: int) -> None:
-        """The next forward pass reads the left-padded prompts of rows first..last-1."""
-        self.window.rows = slice(first, last)
+    def begin_prefill(self, first: int, copies: Tensor) -> None:
+        """The next forward pass reads left-padded prompts, each for as many rows as `copies` says."""
+        self.window.rows = slice(first, first + int(copies.sum()))
+        self.window.copies = copies
         self.window.prefilling = True
 
     def begin_step(self, live: int, longest_prompt: int) -> None:

@@ -1,4 +1,4 @@
-"""The batched decode loop: prefill once, then one token per live row and step.
+"""The batched decode loop: prefill each prompt once, then one token per live row and step.
 
 Invariants:
 - All rows are at the same output position, so pieces of hidden states are aligned by position.
@@ -7,6 +7,7 @@ Invariants:
 - Logits exist for the last position of each row only, never for prompts.
 """
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -62,8 +63,8 @@ class Decoding:
         self._ended = ended
         self._finished = finished
         self._on_hidden = on_hidden
-        # Rows of like length share a prefill; the sort is stable, so ties keep the batch's order.
-        self._live = sorted(rows, key=lambda row: row.prompt_length)
+        # Rows of one prompt lie side by side: it is read once. The sort is stable.
+        self._live = sorted(rows, key=lambda row: (row.prompt_length, row.request.prompt_ids))
         self._seeds = torch.tensor([row.request.seed for row in self._live], dtype=torch.int64)
         self._cache = BlockCache(model.layers, len(rows), self._live[-1].prompt_length)
         self._pieces = torch.empty((len(rows), PROOF_ROWS, model.hidden_size), dtype=torch.bfloat16)
@@ -83,12 +84,15 @@ class Decoding:
 
     def _prefill(self) -> Tensor:
         """Fill the cache with the prompts; the last hidden state of each."""
+        counts = Counter(row.request.prompt_ids for row in self._live)
+        prompts = list(counts)
         last: list[Tensor] = []
-        first = 0
-        for end in group_ends([row.prompt_length for row in self._live], PREFILL_TOKENS):
-            prompts = [row.request.prompt_ids for row in self._live[first:end]]
-            ids, mask = left_padded(prompts)
-            self._cache.begin_prefill(first, end)
+        row, first = 0, 0
+        for end in group_ends([len(prompt) for prompt in prompts], PREFILL_TOKENS):
+            group = prompts[first:end]
+            ids, mask = left_padded(group)
+            copies = torch.tensor([counts[prompt] for prompt in group])
+            self._cache.begin_prefill(row, copies)
             output = self._model.body(
                 input_ids=ids,
                 attention_mask=None if mask.all() else mask,
@@ -96,8 +100,8 @@ class Decoding:
                 past_key_values=self._cache,
                 use_cache=True,
             )
-            last.append(output.last_hidden_state[:, -1])
-            first = end
+            last.append(output.last_hidden_state[:, -1].repeat_interleave(copies, 0))
+            row, first = row + int(copies.sum()), end
         return torch.cat(last)
 
     def _step(self, position: int) -> Tensor:

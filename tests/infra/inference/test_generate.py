@@ -51,6 +51,18 @@ def test_tokens_do_not_depend_on_the_batch(
     assert [c.output_ids for c in together] == [c.output_ids for c in turned]
 
 
+def test_samples_of_one_prompt_are_what_each_gives_alone(
+    engine: TransformersEngine, make_request: Make
+) -> None:
+    """A prompt that a batch holds several times is read once."""
+    batch = [make_request(text, seed) for seed in range(3) for text in ("a", "much longer", "b")]
+    params = SamplingParams(max_tokens=12)
+    done = engine.generate(batch, params)
+    alone = [engine.generate([request], params)[0] for request in batch]
+    assert [c.output_ids for c in done] == [c.output_ids for c in alone]
+    assert len({tuple(c.output_ids) for c in done}) == len(batch)
+
+
 def test_sampling_uses_the_seed_of_the_trace_and_the_output_position(
     engine: TransformersEngine, make_request: Make
 ) -> None:
