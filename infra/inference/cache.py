@@ -88,7 +88,7 @@ class BlockCache(Cache):  # type: ignore[misc]
         super().__init__(layers=[BlockLayer(self.window) for _ in range(layers)])
 
     def begin_prefill(self, first: int, copies: Tensor) -> None:
-        """The next forward pass reads left-padded prompts, each for as many rows as `copies` says."""
+        """The next forward pass reads left-padded prompts; `copies` says for how many rows each."""
         self.window.rows = slice(first, first + int(copies.sum()))
         self.window.copies = copies
         self.window.prefilling = True
