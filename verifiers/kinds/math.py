@@ -7,6 +7,7 @@ answer, so that a hang is blamed on the right side.
 
 from collections.abc import Callable
 from decimal import Decimal
+from importlib.metadata import version
 from typing import Any
 
 from verifiers import extract, progress
@@ -148,7 +149,11 @@ KIND = Kind(
     quick=_quick,
     time_limit=8.0,
     reports_phase=True,
-    settings={"max_boxed": MAX_BOXED, "max_bits": exact.MAX_BITS},
+    settings={
+        "max_boxed": MAX_BOXED,
+        "max_bits": exact.MAX_BITS,
+        "libraries": [f"{name} {version(name)}" for name in ("sympy", "latex2sympy2-extended")],
+    },
     self_tests=(
         ("\\boxed{\\frac{\\sqrt{5}-1}{2}}", {"ground_truth": "(sqrt(5)-1)/2"}, 1.0),
         ("\\boxed{0.3333}", {"ground_truth": "\\frac{1}{3}"}, 0.0),

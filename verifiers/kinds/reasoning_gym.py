@@ -7,6 +7,7 @@ The scorers see hostile text and a row that is not trusted, so what some of them
 import json
 import re
 from functools import lru_cache
+from importlib.metadata import version
 from typing import Any
 
 from verifiers import extract, strict_json
@@ -135,7 +136,7 @@ KIND = Kind(
     binary=True,
     judge=_judge,
     time_limit=15.0,
-    settings={"library": "0.1.25"},
+    settings={"library": version("reasoning-gym")},
     self_tests=(
         ("<answer>3</answer>", _ROW, 1.0),
         ("<answer>4</answer>", _ROW, 0.0),

@@ -116,7 +116,8 @@ class Cage:
         self._slot = slots.lease() if os.geteuid() == 0 else None
         ours, theirs = socket.socketpair()
         self._control, self._buffer = ours, b""
-        bpf = _memfd("filter", seccomp.program())
+        guest, program = seccomp.programs()
+        bpf = _memfd("filters", len(guest).to_bytes(4, "little") + guest + program)
         uid = self._slot.uid if self._slot else -1
         self._errors = os.memfd_create("errors", os.MFD_CLOEXEC)
         argv = profile.command(kind, theirs.fileno(), bpf, seccomp.OWN_PID, uid)

@@ -45,7 +45,7 @@ def prctl(*args: Any) -> None:
 
 
 def load_filter(bpf: bytes, placeholder: int) -> None:
-    """Put the system call filter in force, with this process's id in the placeholder's stead."""
+    """Put a system call filter in force, with this process's id in the placeholder's stead."""
     code = array.array("I", bpf)
     pid = os.getpid()
     for i in range(1, len(code), 2):
@@ -322,7 +322,8 @@ def serve(control: socket.socket, bpf: bytes, placeholder: int) -> None:
 def main(argv: list[str]) -> None:
     """argv: control fd, filter fd, placeholder, uid to become (or -1), packages to preload."""
     control_fd, filter_fd, placeholder, uid = (int(text) for text in argv[1:5])
-    bpf = read_all(filter_fd)
+    filters = read_all(filter_fd)
+    middle = 4 + int.from_bytes(filters[:4], "little")
     if uid >= 0:
         os.setgroups([])
         os.setresgid(uid, uid, uid)
@@ -335,7 +336,8 @@ def main(argv: list[str]) -> None:
             __import__(name)
     gc.collect()
     gc.freeze()  # a fork then shares more pages with the server
-    serve(socket.socket(fileno=control_fd), bpf, placeholder)
+    load_filter(filters[4:middle], placeholder)
+    serve(socket.socket(fileno=control_fd), filters[middle:], placeholder)
 
 
 if __name__ == "__main__":

@@ -27,6 +27,7 @@ _idle: dict[str, list[Cage]] = {}
 _owner = os.getpid()
 _works = False
 _lock = threading.Lock()
+_local = threading.local()
 
 
 def _take(kind: Profile) -> Cage | None:
@@ -53,16 +54,30 @@ def _quiet(alone: bool) -> Iterator[None]:
 
     Two files: who wants to be alone keeps the gate while waiting, so that no new ones come.
     """
-    directory = Path(tempfile.gettempdir()) / f"tracemill-sandbox-{os.getuid()}"
-    directory.mkdir(mode=0o700, exist_ok=True)
-    if directory.stat().st_uid != os.getuid() or directory.is_symlink():
-        raise SandboxBroken(f"{directory} belongs to somebody else; remove it")
-    with open(directory / "gate", "w") as gate, open(directory / "room", "w") as room:
+    gate, room = _lock_files()
+    try:
         _flock(gate, fcntl.LOCK_EX)
         if not alone:
             fcntl.flock(gate, fcntl.LOCK_UN)
         _flock(room, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
         yield
+    finally:
+        fcntl.flock(room, fcntl.LOCK_UN)
+        fcntl.flock(gate, fcntl.LOCK_UN)
+
+
+def _lock_files() -> tuple[Any, Any]:
+    """The two files, open once per thread (a lock belongs to an opening of the file)."""
+    held: tuple[int, Any, Any] | None = getattr(_local, "locks", None)
+    if held is not None and held[0] == os.getpid():
+        return held[1], held[2]
+    directory = Path(tempfile.gettempdir()) / f"tracemill-sandbox-{os.getuid()}"
+    directory.mkdir(mode=0o700, exist_ok=True)
+    if directory.stat().st_uid != os.getuid() or directory.is_symlink():
+        raise SandboxBroken(f"{directory} belongs to somebody else; remove it")
+    gate, room = open(directory / "gate", "w"), open(directory / "room", "w")
+    _local.locks = (os.getpid(), gate, room)
+    return gate, room
 
 
 def _flock(file: Any, how: int) -> None:

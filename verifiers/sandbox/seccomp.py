@@ -1,13 +1,14 @@
 """The system call filter of a program under test: a list of what is allowed.
 
 Threads may be started, processes may not; sockets do not exist; signals reach only the
-program itself. The filter is compiled outside and loaded by the guest right before the
-program runs; OWN_PID stands in it for the program's process id and is patched there.
+program itself. Both filters are compiled outside; the program's own is loaded right before
+it runs, and OWN_PID stands in it for its process id, patched there.
 """
 
 import ctypes.util
 import tempfile
 from functools import lru_cache
+from typing import Any
 
 OWN_PID = 0x5EC0_0D1D
 _CLONE_THREAD = 0x0001_0000
@@ -36,6 +37,9 @@ setsockopt getsockname getpeername
 """.split()
 
 
+SERVER_ONLY = ("clone", "kill", "tgkill", "prlimit64", "pidfd_open")
+
+
 def missing() -> str:
     """Why no filter can be made here; empty when one can."""
     if ctypes.util.find_library("seccomp") is None:
@@ -48,23 +52,32 @@ def missing() -> str:
 
 
 @lru_cache(maxsize=1)
-def program() -> bytes:
-    """The filter as BPF code."""
+def programs() -> tuple[bytes, bytes]:
+    """BPF code of the two filters: of the whole guest, and on top of it of a program.
+
+    The long list is loaded once, when the guest starts; what only the fork server may do
+    (fork, kill, limit others) is taken away by the short one in each program's process.
+    """
     import pyseccomp as sc
 
-    rules = sc.SyscallFilter(defaction=sc.ERRNO(_EPERM))
-    rules.set_attr(_CTL_OPTIMIZE, 2)
-    for name in ALLOWED:
+    guest = sc.SyscallFilter(defaction=sc.ERRNO(_EPERM))
+    guest.set_attr(_CTL_OPTIMIZE, 2)
+    for name in (*ALLOWED, *SERVER_ONLY):
         if _known(sc, name):
-            rules.add_rule(sc.ALLOW, name)
-    rules.add_rule(sc.ERRNO(_ENOSYS), "clone3")  # glibc then falls back to clone
-    thread = sc.Arg(0, sc.MASKED_EQ, _CLONE_THREAD, _CLONE_THREAD)
-    rules.add_rule(sc.ALLOW, "clone", thread)
-    rules.add_rule(sc.ALLOW, "socketpair", sc.Arg(0, sc.EQ, _AF_UNIX))  # asyncio wakes itself
+            guest.add_rule(sc.ALLOW, name)
+    guest.add_rule(sc.ERRNO(_ENOSYS), "clone3")  # glibc then falls back to clone
+    guest.add_rule(sc.ALLOW, "socketpair", sc.Arg(0, sc.EQ, _AF_UNIX))  # asyncio wakes itself
+
+    program = sc.SyscallFilter(defaction=sc.ALLOW)
+    program.add_rule(sc.ERRNO(_EPERM), "clone", sc.Arg(0, sc.MASKED_EQ, _CLONE_THREAD, 0))
     for name in ("kill", "tgkill"):
-        rules.add_rule(sc.ALLOW, name, sc.Arg(0, sc.EQ, OWN_PID))
-    for own in (0, OWN_PID):
-        rules.add_rule(sc.ALLOW, "prlimit64", sc.Arg(0, sc.EQ, own))
+        program.add_rule(sc.ERRNO(_EPERM), name, sc.Arg(0, sc.NE, OWN_PID))
+    program.add_rule(sc.ERRNO(_EPERM), "prlimit64", sc.Arg(0, sc.NE, 0))
+    program.add_rule(sc.ERRNO(_EPERM), "pidfd_open")
+    return _bytes(guest), _bytes(program)
+
+
+def _bytes(rules: Any) -> bytes:
     with tempfile.TemporaryFile() as file:
         rules.export_bpf(file)
         file.seek(0)
