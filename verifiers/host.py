@@ -67,6 +67,7 @@ class Template:
         self._process = subprocess.Popen(
             [
                 sys.executable,
+                "-P",
                 "-c",
                 f"from verifiers.worker import main; main({theirs.fileno()})",
             ],

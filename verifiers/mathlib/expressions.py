@@ -31,7 +31,8 @@ _UNIT = re.compile(r"[A-Za-zµμ²³Ω°][A-Za-z0-9µμ²³Ω°/^*. \-()]*")
 
 _NO_UNIT = frozenset(
     "is are was not no none if when where for with than least most more less about or and nor only "
-    "any all but to from so then approximately undefined".split()
+    "any all but to from so then approximately undefined hundred thousand million billion trillion "
+    "dozen percent half third quarter mod".split()
 )
 
 
@@ -94,8 +95,8 @@ class Expressions(Cursor):
             elif self._next.kind == "text" and factors[-1].kind != "text":
                 self._unit()
             elif self._next.kind in _STARTS or (self._next.kind == "|" and not self._bars):
-                if self._next.kind == "num" and last.kind == "num":
-                    raise Unparsable("two numbers side by side")
+                if self._next.kind == "num" and last.kind in ("num", "text"):
+                    raise Unparsable("two numbers side by side")  # also "5 feet 3 inches"
                 mixed = self._mixed(factors)
                 factors = [mixed] if mixed is not None else [*factors, self._power()]
             else:
