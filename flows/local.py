@@ -21,6 +21,7 @@ from rich.progress import (
 from flows.config import RunConfig
 from flows.errors import FlowError
 from flows.outcome import PARTIAL
+from flows.reaper import watch_this_process
 from flows.runs import Run, new_run_id, open_run
 from flows.shards import STAGES
 from flows.tables import print_funnel
@@ -37,6 +38,7 @@ def run_here(config: RunConfig, run_id: str, out: Console, err: Console, as_json
     # A config that does not fit the run is refused here, before a server is started.
     opened = open_run(config, run_id)
     err.print(f"run [bold]{run_id}[/bold] in {opened.store.uri()}", highlight=False)
+    watch_this_process()
     from flows.run import run as run_flow
 
     started = time.perf_counter()

@@ -42,6 +42,7 @@ __all__ = [
     "gumbel_noise",
     "judge_sampling",
     "margins",
+    "margins_and_logprobs",
     "sample",
 ]
 
@@ -89,12 +90,9 @@ def sample(
         return seeds.new_empty(0, dtype=torch.int64), logits.new_empty(0)
     found = candidates(logits, rule)
     ids, value = _best(found, logits.shape[1], seeds, positions, rule)
-    scaled = (value - found.largest[:, 0].to(torch.float64)) * rule.inverse_temperature
-    mass = found.total.to(torch.float64) * (1.0 / MASS_UNIT)
-    return ids, (scaled - log64(mass)).to(torch.float32).clamp_(max=0.0)
+    return ids, _logprobs(found, value, rule)
 
 
-@torch.no_grad()
 def margins(
     logits: Tensor, token_ids: Tensor, seed: int, rule: SamplingRule, start: int = 0
 ) -> Tensor:
@@ -103,12 +101,24 @@ def margins(
     0 where the verifier takes the same token; infinite for a token outside the kept candidates (by
     more than the edge tolerances of `toploc.filters`) or outside the vocabulary.
     """
+    return margins_and_logprobs(logits, token_ids, seed, rule, start)[0]
+
+
+@torch.no_grad()
+def margins_and_logprobs(
+    logits: Tensor, token_ids: Tensor, seed: int, rule: SamplingRule, start: int = 0
+) -> tuple[Tensor, Tensor]:
+    """`margins`, and the log-probabilities [n], float32, in the distribution drawn from.
+
+    A token beside the kept candidates has the log-probability that its logit would have among them;
+    one outside the vocabulary has minus infinity.
+    """
     claimed = token_ids.to(device=logits.device, dtype=torch.int64)
     positions = torch.arange(start, start + len(claimed), device=logits.device)
     seeds = torch.full_like(positions, seed)
     _check_rows(logits, seeds, claimed)
     if len(logits) == 0:
-        return logits.new_empty(0)
+        return logits.new_empty(0), logits.new_empty(0)
     known = (claimed >= 0) & (claimed < logits.shape[1])
     claimed = torch.where(known, claimed, 0)
     found = candidates(logits, rule)
@@ -121,7 +131,11 @@ def margins(
         gap = gap + rule.temperature * (noise[:, 0] - noise[:, 1])
     gap = torch.where(best == claimed, 0.0, gap.clamp(min=0.0))
     outside = ~known | (own < found.edge) | (own == -math.inf)
-    return torch.where(outside, math.inf, gap).to(torch.float32)
+    values = _logprobs(found, own.to(torch.float64), rule)
+    return (
+        torch.where(outside, math.inf, gap).to(torch.float32),
+        torch.where(known, values, -math.inf),
+    )
 
 
 def judge_sampling(
@@ -166,6 +180,13 @@ def _check_rows(logits: Tensor, *others: Tensor) -> None:
                 f"logits {list(logits.shape)} do not go with a tensor {list(other.shape)}; give "
                 "one number per row"
             )
+
+
+def _logprobs(found: Candidates, logit: Tensor, rule: SamplingRule) -> Tensor:
+    """Log-probabilities [n], float32, of tokens with these logits [n], float64."""
+    scaled = (logit - found.largest[:, 0].to(torch.float64)) * rule.inverse_temperature
+    mass = found.total.to(torch.float64) * (1.0 / MASS_UNIT)
+    return (scaled - log64(mass)).to(torch.float32).clamp_(max=0.0)
 
 
 def _best(

@@ -3,22 +3,19 @@
 Invariant: together with the committed tables these options decide the result; nothing else does.
 """
 
-from typing import Literal, Self
+from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field
 
 PASS_MARK = 0.7
 """A non-binary answer passes above this score; a binary one passes at exactly 1."""
 
 
 class AnnotateConfig(BaseModel):
-    """How many samples give a task its difficulty."""
+    """How scores become a task's difficulty."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    samples: int = Field(
-        default=4, ge=1, le=1024, description="Samples of each annotator model for each task."
-    )
     min_scored: int = Field(
         default=2,
         ge=1,
@@ -32,16 +29,6 @@ class AnnotateConfig(BaseModel):
         description="A non-binary answer passes with a score above this; a binary one with "
         "exactly 1.",
     )
-
-    @model_validator(mode="after")
-    def _reachable(self) -> Self:
-        if self.min_scored > self.samples:
-            raise ValueError(
-                f"min_scored is {self.min_scored}, but only {self.samples} samples are drawn, so "
-                f"no task "
-                "would ever get a pass rate: lower min_scored or raise samples"
-            )
-        return self
 
 
 class SftConfig(BaseModel):

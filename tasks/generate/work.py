@@ -16,7 +16,7 @@ from infra.inference.protocol import PROOF_ROWS, Completion, Engine, Request, Sa
 from infra.storage import Store
 from infra.storage.parquet import parquet_bytes
 from tasks.generate import upload
-from toploc import build_proofs_bytes
+from toploc.build import prove
 
 TOPK = 128
 """Values of a chunk that one proof fixes (INTELLECT-2: 258 bytes a proof)."""
@@ -30,10 +30,8 @@ class ProofSink:
 
     def __call__(self, trace_id: str, start: int, hidden: Tensor) -> None:
         """Prove one piece of at most 32 rows."""
-        proofs = build_proofs_bytes(
-            hidden, decode_batching_size=PROOF_ROWS, topk=TOPK, skip_prefill=True
-        )
-        self._proofs.setdefault(trace_id, []).extend(proofs)
+        proof = prove(hidden, topk=TOPK, decode_batching_size=PROOF_ROWS)
+        self._proofs.setdefault(trace_id, []).append(proof)
 
     def of(self, trace_id: str) -> bytes:
         """The stored form: the proofs of a trace one after the other."""

@@ -6,6 +6,7 @@ depends on the trace and the model, not on which traces are checked beside it.
 """
 
 import json
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,7 +16,7 @@ from torch import Tensor
 
 from infra.inference.protocol import PROOF_ROWS
 from tasks.validate.config import ValidateConfig
-from toploc.sampling import SamplingRule, judge_sampling, margins
+from toploc.sampling import SamplingLimits, SamplingRule, judge_sampling, margins_and_logprobs
 from toploc.verdict import Limits, judge_proofs
 
 TOPK = 128
@@ -81,18 +82,24 @@ def check_trace(
         sampling["temperature"], sampling["top_p"], sampling["top_k"], sampling["min_p"]
     )
     tokens = torch.tensor(trace["output_ids"], dtype=torch.int64)
-    drawn = judge_sampling(margins(logits, tokens, trace["seed"], rule))
+    apart, ours = margins_and_logprobs(logits, tokens, trace["seed"], rule)
+    allowed = SamplingLimits(mean_margin=config.margin_mean, over_share=config.margin_over_share)
+    drawn = judge_sampling(apart, allowed)
+    error = logprob_error(ours.tolist(), trace["logprobs"])
     reasons = list(proofs.reasons) + list(drawn.reasons)
     if not proofs.accepted and not proofs.reasons:
         reasons.append("proof_refused")
     if not drawn.accepted and not drawn.reasons:
         reasons.append("sampling_refused")
+    if not error <= config.logprob_error:
+        reasons.append(f"logprobs_differ: {error:.3g} on average")
     ending = false_ending(trace, sampling["max_tokens"], sampling["stop"], facts)
     if ending:
         reasons.append(ending)
     figures = {
         "proofs": proofs.figures,
         "sampling": drawn.figures,
+        "logprob_error": error if math.isfinite(error) else None,
     }
     return Verdict("rejected" if reasons else "accepted", reasons, figures)
 
@@ -112,3 +119,10 @@ def false_ending(
     if trace["finish_reason"] == "length":
         return "" if len(ids) == full and not ended else "stopped_short_of_length"
     return "false_finish_reason"
+
+
+def logprob_error(ours: Sequence[float], claimed: Sequence[float]) -> float:
+    """Mean absolute difference; infinite where there is not one for each token."""
+    if len(ours) != len(claimed):
+        return math.inf
+    return math.fsum(abs(a - b) for a, b in zip(ours, claimed, strict=True)) / len(ours)

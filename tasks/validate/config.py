@@ -2,6 +2,8 @@
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from toploc.sampling import SamplingLimits
+
 
 class ValidateConfig(BaseModel):
     """How far a proof may be from our own computation."""
@@ -17,9 +19,21 @@ class ValidateConfig(BaseModel):
     mant_err_median: float = Field(
         8.0, ge=0.0, le=128.0, description="Median mantissa error allowed in a chunk."
     )
+    margin_mean: float = Field(
+        SamplingLimits().mean_margin,
+        gt=0.0,
+        description="Mean margin allowed between a trace's tokens and those that its seed draws. "
+        "The default is for float32 on both sides; half precision needs about 0.005.",
+    )
+    margin_over_share: float = Field(
+        SamplingLimits().over_share,
+        ge=0.0,
+        le=1.0,
+        description="Share of tokens allowed to be far from what the seed draws.",
+    )
     logprob_error: float = Field(
-        0.1,
+        0.02,
         gt=0.0,
         description="Mean difference allowed between a trace's log-probabilities and ours.",
     )
-    batch_size: int = Field(16, ge=1, le=1024, description="Traces checked in one prefill.")
+    batch_size: int = Field(8, ge=1, le=1024, description="Traces checked in one prefill.")

@@ -25,6 +25,8 @@ from tasks.verify.config import VerifyConfig
 from verifiers import is_binary, score_many
 
 MAX_DETAIL_CHARS = 1000
+SCORED = ("accepted", "accepted_unaudited")
+"""Verdicts whose traces get a reward; whether unaudited ones are published, publish decides."""
 
 
 def verify_shard(
@@ -42,7 +44,7 @@ def verify_shard(
     verdicts = read_table(
         store, layout.verdicts(slug, shard.shard_id), columns=["trace_id", "verdict"]
     ).to_pylist()
-    accepted = {row["trace_id"] for row in verdicts if row["verdict"] == "accepted"}
+    accepted = {row["trace_id"] for row in verdicts if row["verdict"] in SCORED}
     traces = [
         row
         for row in read_table(

@@ -3,8 +3,10 @@
 import os
 import subprocess
 import sys
+import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import IO
 
 import pytest
 
@@ -19,6 +21,7 @@ class Cli:
     home: Path
     root: Path
     before: list[str] = field(default_factory=list)
+    logs: list[IO[str]] = field(default_factory=list)
 
     def command(self, *arguments: str) -> list[str]:
         return [*self.before, sys.executable, "-m", "flows.cli", *arguments]
@@ -28,19 +31,28 @@ class Cli:
         return env | {"PREFECT_HOME": str(self.home), "PREFECT_LOGGING_LEVEL": "WARNING"}
 
     def start(self, *arguments: str) -> "subprocess.Popen[str]":
+        # Files, not pipes: a child that outlives the command would keep a pipe open.
+        self.home.mkdir(exist_ok=True)
+        self.logs = [tempfile.TemporaryFile("w+"), tempfile.TemporaryFile("w+")]
         return subprocess.Popen(
             self.command(*arguments),
             cwd=ROOT,
             env=self.environment(),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            stdout=self.logs[0],
+            stderr=self.logs[1],
             text=True,
         )
 
+    def output(self) -> list[str]:
+        """What the last command has written to stdout and stderr."""
+        for log in self.logs:
+            log.seek(0)
+        return [log.read() for log in self.logs]
+
     def __call__(self, *arguments: str, timeout: float = 280) -> "subprocess.CompletedProcess[str]":
         process = self.start(*arguments)
-        out, err = process.communicate(timeout=timeout)
-        return subprocess.CompletedProcess(process.args, process.returncode, out, err)
+        code = process.wait(timeout)
+        return subprocess.CompletedProcess(process.args, code, *self.output())
 
     def run(self, run_id: str, *more: str) -> "subprocess.CompletedProcess[str]":
         return self(*self.run_arguments(run_id, *more))

@@ -112,11 +112,11 @@ def test_kill_9_of_the_flow_and_of_a_node_costs_only_what_was_not_committed(cli,
     process = cli.start(*cli.run_arguments("shaken"))
     deadline = time.monotonic() + 240
     while len(committed(cli.root, "shaken", "traces")) < 2:
-        assert process.poll() is None, process.communicate()
+        assert process.poll() is None, cli.output()
         assert time.monotonic() < deadline, "nothing was generated"
         time.sleep(0.05)
     os.kill(process.pid, signal.SIGKILL)
-    process.communicate()
+    process.wait()
     kept = {path: path.stat().st_mtime_ns for path in committed(cli.root, "shaken", "traces")}
     planned = len(
         {s.shard_id for s in read_plan(Store(str(cli.root)), RunLayout("shaken"), "annotators")}
@@ -125,20 +125,28 @@ def test_kill_9_of_the_flow_and_of_a_node_costs_only_what_was_not_committed(cli,
 
     process = cli.start(*cli.run_arguments("shaken"))
     while not (nodes := _nodes_of(process.pid)):
-        assert process.poll() is None, process.communicate()
+        assert process.poll() is None, cli.output()
         time.sleep(0.05)
     nodes[0].kill()
-    out, err = process.communicate(timeout=280)
-    assert process.returncode == 0, out + err
+    assert process.wait(280) == 0, cli.output()
     assert {path: path.stat().st_mtime_ns for path in kept} == kept
     assert parquet_files(cli.root) == parquet_files(undisturbed)
     assert published(cli.root).name == published(undisturbed).name
-    left = [
-        p
-        for p in psutil.process_iter(["cmdline"])
-        if str(cli.root) in " ".join(p.info["cmdline"] or [])
-    ]
-    assert left == []
+
+
+def test_kill_9_leaves_no_process_behind(cli):
+    process = cli.start(*cli.run_arguments("gone"))
+    deadline = time.monotonic() + 240
+    while not _nodes_of(process.pid):
+        assert process.poll() is None, cli.output()
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    family = psutil.Process(process.pid).children(recursive=True)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    assert len(family) > 2
+    _, alive = psutil.wait_procs(family, timeout=20)
+    assert alive == []
 
 
 def _nodes_of(pid: int) -> list[psutil.Process]:

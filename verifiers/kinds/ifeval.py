@@ -10,7 +10,7 @@ from typing import Any
 from verifiers.errors import RowFault
 from verifiers.kinds.base import Info, Kind
 from verifiers.kinds.ifeval_functions import FUNCTIONS
-from verifiers.result import Outcome, judged
+from verifiers.result import Outcome, judged, no_answer
 
 
 def _arguments(name: str, truth: dict[str, Any]) -> dict[str, Any]:
@@ -28,7 +28,11 @@ def _judge(answer: str, info: Info) -> Outcome:
     name = truth.get("func_name")
     if not isinstance(name, str) or name not in FUNCTIONS:
         raise RowFault(f"unknown constraint function {name!r:.80}; known: {', '.join(FUNCTIONS)}")
-    return judged(FUNCTIONS[name](answer.strip(), **_arguments(name, truth)), name)
+    arguments = _arguments(name, truth)
+    if not answer.strip():
+        # Silence keeps every rule that only forbids something, and answers nothing.
+        return no_answer("the answer part is empty")
+    return judged(FUNCTIONS[name](answer.strip(), **arguments), name)
 
 
 def _short(answer: str, info: Info) -> bool:
@@ -37,7 +41,7 @@ def _short(answer: str, info: Info) -> bool:
 
 KIND = Kind(
     name="ifeval",
-    version=1,
+    version=2,
     task_types=("ifeval",),
     binary=True,
     judge=_judge,

@@ -7,7 +7,7 @@ from infra.storage import read_table
 from tasks.annotate import AnnotateConfig, annotate
 from tasks.annotate.errors import NothingPlanned
 
-CONFIG = AnnotateConfig(samples=4, min_scored=2)
+CONFIG = AnnotateConfig(min_scored=2)
 
 
 def test_every_planned_pair_gets_a_row(rated_run):
@@ -39,7 +39,7 @@ def test_two_runs_give_the_same_bytes(new_run, root):
 
 def test_done_once_stays(rated_run):
     first = annotate(rated_run.store, rated_run.layout, CONFIG, producer="test")
-    other = AnnotateConfig(samples=4, min_scored=4)
+    other = AnnotateConfig(min_scored=4)
     assert annotate(rated_run.store, rated_run.layout, other, producer="again") == first
 
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from tasks.annotate.config import AnnotateConfig
 from tasks.annotate.difficulty import Scored, difficulty_rows, passed, wilson
 
-CONFIG = AnnotateConfig(samples=4, min_scored=2)
+CONFIG = AnnotateConfig(min_scored=2)
 
 
 @pytest.mark.parametrize(
@@ -77,8 +77,3 @@ def test_order_of_rewards_does_not_matter():
     assert difficulty_rows(planned, rewards, CONFIG) == difficulty_rows(
         planned, rewards[::-1], CONFIG
     )
-
-
-def test_min_scored_above_samples_is_refused():
-    with pytest.raises(ValueError, match="lower min_scored or raise samples"):
-        AnnotateConfig(samples=2, min_scored=3)
