@@ -69,8 +69,8 @@ SIZES = {
         NanoSize(name="s", layers=2, heads=4, intermediate=256, parent=None,
                  steps=1200, release_step=700, learning_rate=3e-3, seed=0),
         NanoSize(name="m", layers=3, heads=4, intermediate=640, parent="s",
-                 steps=400, release_step=400, learning_rate=2e-3, seed=1),
+                 steps=220, release_step=220, learning_rate=2e-3, seed=1),
         NanoSize(name="l", layers=4, heads=8, intermediate=1024, parent="m",
-                 steps=350, release_step=350, learning_rate=2e-3, seed=2),
+                 steps=500, release_step=500, learning_rate=2e-3, seed=2),
     )
 }  # fmt: skip
