@@ -1,8 +1,8 @@
 """End what a killed flow has left: `python -m flows.reaper MARK`.
 
 A flow that is ended with kill -9 cannot stop its children, and Prefect's temporary server would
-live on. The reaper waits for the end of the flow (its stdin closes with it) and then kills the processes
-that carry the flow's mark in their environment; after an orderly end there are none.
+live on. The reaper waits for the end of the flow (its stdin closes with it) and then kills the
+processes that carry the flow's mark in their environment; after an orderly end there are none.
 """
 
 import os

@@ -24,7 +24,7 @@ MAX_THREADS = 48
 """Threads of a flow's task runner, and by that the shards in flight (three tasks each). Tasks are
 submitted shard by shard, so a waiting task never keeps the one that it waits for from a thread."""
 
-RUNNER: ThreadPoolTaskRunner[Any] = ThreadPoolTaskRunner(max_workers=MAX_THREADS)
+RUNNER: Any = ThreadPoolTaskRunner(max_workers=MAX_THREADS)
 
 
 @dataclass(frozen=True)
@@ -44,17 +44,22 @@ def run_shards(
     run = session.run
     futures: list[tuple[str, Shard, Future]] = []
     for shard in shards:
-        name = (shard.model, shard.shard_id)
         before: list[Future] = []
         for stage in stages:
             if committed(run, stage, shard):
                 continue
             if stage == "generate":
-                future: Future = generate.submit(session.generator(phase), *name, shard)
+                future: Future = generate.submit(
+                    session.generator(phase), shard.model, shard.shard_id, shard
+                )
             elif stage == "validate":
-                future = validate.submit(session.validator(), *name, shard, wait_for=before)
+                future = validate.submit(
+                    session.validator(), shard.model, shard.shard_id, shard, wait_for=before
+                )
             else:
-                future = verify.submit(session.scorer(), *name, shard, wait_for=before)
+                future = verify.submit(
+                    session.scorer(), shard.model, shard.shard_id, shard, wait_for=before
+                )
             before = [future]
             futures.append((stage, shard, future))
     return [_missing(stage, shard, future) for stage, shard, future in _failed(run, futures)]

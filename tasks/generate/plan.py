@@ -73,7 +73,7 @@ def _plan_model(
 ) -> list[dict[str, Any]]:
     sampling = use.sampling.as_dict()
     by_length = sorted(tasks, key=lambda task: (-task.prompt_chars, task.task_id))
-    traces = [
+    traces: list[dict[str, Any]] = [
         {
             "trace_id": trace_id(
                 task_id=task.task_id,

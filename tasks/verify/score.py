@@ -2,7 +2,7 @@
 
 Invariants: every accepted trace gets one reward row, whatever happens to the machine that scores
 it; what could not be scored is null with a status, never 0; completions go out in batches, and a
-batch whose worker died is scored again row by row, so that one hostile completion harms itself only.
+batch whose worker died is scored again row by row, so that a hostile completion harms itself only.
 """
 
 import json

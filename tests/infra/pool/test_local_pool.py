@@ -46,7 +46,7 @@ def test_lower_priority_numbers_go_first(tmp_path):
 
 def test_an_exception_on_a_node_fails_that_job_only(pool):
     bad, good = pool.submit(job("bad", **{"raise": "no such model"})), pool.submit(job("good"))
-    with pytest.raises(JobFailed, match="bad failed on node local-.: ValueError: no such model"):
+    with pytest.raises(JobFailed, match=r"bad failed on node local-\d: ValueError: no such model"):
         bad.result(30)
     assert good.result(30).job_id == "good"
 
@@ -106,7 +106,7 @@ def test_nodes_do_not_outlive_a_killed_flow():
     assert len(nodes) == 2
     os.kill(parent.pid, signal.SIGKILL)
     parent.wait()
-    gone, alive = psutil.wait_procs(nodes, timeout=10)
+    _, alive = psutil.wait_procs(nodes, timeout=10)
     assert not alive, "nodes are left behind"
 
 
