@@ -41,14 +41,18 @@ class Session:
             self._pool = self._stack.enter_context(local_pool(self.run.config.provision))
         return self._pool
 
+    def reader(self) -> Executor:
+        """The child process that opens uploads."""
+        if self._reader is None:
+            self._reader = self._stack.enter_context(make_reader())
+        return self._reader
+
     def generator(self, phase: str) -> Generator:
         """The generate stage of a phase."""
         if phase not in self._generators:
-            if self._reader is None:
-                self._reader = self._stack.enter_context(make_reader())
             run = self.run
             self._generators[phase] = Generator(
-                run.store, run.layout, run.config.uses(phase), self.pool(), self._reader
+                run.store, run.layout, run.config.uses(phase), self.pool(), self.reader()
             )
         return self._generators[phase]
 

@@ -48,17 +48,17 @@ def run_shards(
         for stage in stages:
             if committed(run, stage, shard):
                 continue
+            name = (shard.model, shard.shard_id)
+            # return_state is spelled out for the type checker: the overload with wait_for needs it.
             if stage == "generate":
-                future: Future = generate.submit(
-                    session.generator(phase), shard.model, shard.shard_id, shard
-                )
+                future: Future = generate.submit(session.generator(phase), *name, shard)
             elif stage == "validate":
                 future = validate.submit(
-                    session.validator(), shard.model, shard.shard_id, shard, wait_for=before
+                    session.validator(), *name, shard, wait_for=before, return_state=False
                 )
             else:
                 future = verify.submit(
-                    session.scorer(), shard.model, shard.shard_id, shard, wait_for=before
+                    session.scorer(), *name, shard, wait_for=before, return_state=False
                 )
             before = [future]
             futures.append((stage, shard, future))
