@@ -33,7 +33,7 @@ def dask_client(config: VerifyConfig) -> Iterator[Client]:
                 threads_per_worker=1,
                 processes=True,
                 host="127.0.0.1",
-                dashboard_address=None,
+                dashboard_address="127.0.0.1:0",
                 silence_logs=40,
             ) as cluster,
             Client(cluster, set_as_default=False) as client,

@@ -1,0 +1,191 @@
+"""The trusted side against nodes that lie: what is taken in, set aside, and refused."""
+
+import hashlib
+from concurrent.futures import Future
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from data_contracts import collect as tasks_contract
+from data_contracts.ids import task_id
+from data_contracts.text import table_from_rows
+from infra.inference import load_engine
+from infra.pool import Job, JobResult
+from infra.storage import RunLayout, Store, commit_table, read_manifest, read_table
+from infra.storage.parquet import parquet_bytes
+from tasks.generate import upload
+from tasks.generate.config import ModelUse, SamplingConfig
+from tasks.generate.errors import UploadRejected
+from tasks.generate.plan import plan_tasks
+from tasks.generate.stage import Generator, commit_plan, read_plan
+from tasks.generate.work import generate_shard
+
+MODEL = "tracemill/nano-s"
+USE = ModelUse(
+    model=MODEL,
+    samples=2,
+    batch_size=4,
+    batches_per_shard=2,
+    sampling=SamplingConfig(max_tokens=24),
+)
+LAYOUT = RunLayout("r")
+
+
+@pytest.fixture(scope="module")
+def engine():
+    loaded = load_engine(MODEL)
+    yield loaded
+    loaded.close()
+
+
+@pytest.fixture(scope="module")
+def reader():
+    with upload.make_reader() as started:
+        yield started
+
+
+@pytest.fixture
+def store(tmp_path) -> Store:
+    store = Store(str(tmp_path))
+    rows = []
+    for word in ("lamp", "stone", "river", "window"):
+        prompt = [{"role": "user", "content": f"Spell this word backward: {word}"}]
+        info = {"ground_truth": word[::-1]}
+        rows.append(
+            {
+                "task_id": task_id("reverse_text", prompt, info),
+                "problem_id": word,
+                "source": "test",
+                "task_type": "reverse_text",
+                "prompt": prompt,
+                "verification_info": f'{{"ground_truth":"{word[::-1]}"}}',
+                "metadata": "{}",
+                "gold": word[::-1],
+                "binary": False,
+            }
+        )
+    table = table_from_rows(rows, tasks_contract.SCHEMA)
+    commit_table(store, LAYOUT.tasks, table, schema=tasks_contract.SCHEMA, producer="test")
+    commit_plan(store, LAYOUT, "annotators", plan_tasks(table), [USE], 1, {})
+    return store
+
+
+class OneNode:
+    """A node in this process; `tamper` changes the rows that it uploads."""
+
+    def __init__(self, engine, tamper=None, sha256=None):
+        self.engine, self.tamper, self.sha256 = engine, tamper, sha256
+        self.jobs: list[Job] = []
+
+    def submit(self, job: Job):
+        self.jobs.append(job)
+        output = generate_shard(job.payload, lambda model: self.engine)
+        if self.tamper:
+            store, path = Store(job.payload["root"]), job.payload["upload"]
+            table = upload_rows(store.read_bytes(path))
+            changed = self.tamper(table)
+            data = changed if isinstance(changed, bytes) else packed(changed)
+            store.write_bytes(path, data, overwrite=True)
+            output["sha256"] = self.sha256 or hashlib.sha256(data).hexdigest()
+        future = Future()
+        future.set_result(JobResult(job.job_id, "liar", output, 1.0))
+        return future
+
+
+def upload_rows(data: bytes) -> list[dict]:
+    return pq.read_table(pa.BufferReader(data)).to_pylist()
+
+
+def packed(rows: list[dict]) -> bytes:
+    return parquet_bytes(table_from_rows(rows, upload.SCHEMA))
+
+
+def generate(store, reader, node):
+    generator = Generator(store, LAYOUT, [USE], node, reader)
+    (shard,) = read_plan(store, LAYOUT, "annotators")
+    return shard, generator.run(shard)
+
+
+def test_an_honest_shard_is_committed_once_and_its_upload_removed(store, reader, engine):
+    node = OneNode(engine)
+    shard, manifest = generate(store, reader, node)
+    assert manifest.rows == 8
+    assert manifest.info["counts"] == {
+        "rows_in": 8, "rows_out": 8, "quarantined": 0, "reasons": {},
+    }  # fmt: skip
+    assert store.list("runs/r/uploads") == []
+    rows = read_table(store, manifest.path).to_pylist()
+    assert {row["trace_id"] for row in rows} == {row["trace_id"] for row in shard.rows}
+    assert all(row["completion"].startswith("<think>") for row in rows)
+    assert all(row["node_id"] == "liar" for row in rows)
+    generate(store, reader, node)
+    assert len(node.jobs) == 1, "a committed shard was generated again"
+
+
+def test_a_node_never_sees_a_task_or_its_answer(store, reader, engine):
+    node = OneNode(engine)
+    generate(store, reader, node)
+    payload = str(node.jobs[0].payload)
+    assert "ground_truth" not in payload and "task_id" not in payload
+
+
+def change_first(**values):
+    def tamper(rows):
+        rows[0].update(values)
+        return rows
+
+    return tamper
+
+
+@pytest.mark.parametrize(
+    ("tamper", "reason"),
+    [
+        (change_first(output_ids=[1] * 25, logprobs=[-1.0] * 25), "too_many_tokens"),
+        (change_first(logprobs=[-1.0]), "logprobs_do_not_match_tokens"),
+        (change_first(output_ids=[-5], logprobs=[-1.0]), "bad_token_id"),
+        (change_first(output_ids=[5], logprobs=[float("nan")]), "bad_logprob"),
+        (change_first(output_ids=[5], logprobs=[7.0]), "bad_logprob"),
+        (change_first(output_ids=[], logprobs=[], proofs=b""), "ok_without_tokens"),
+        (change_first(status="fine"), "unknown_status"),
+        (change_first(finish_reason="bored"), "unknown_finish_reason"),
+    ],
+)
+def test_a_row_that_cannot_be_a_sample_is_set_aside_and_the_others_go_on(
+    store, reader, engine, tamper, reason
+):
+    shard, manifest = generate(store, reader, OneNode(engine, tamper))
+    assert manifest.rows == 7
+    assert manifest.info["counts"]["reasons"] == {reason: 1}
+    aside = read_table(store, LAYOUT.quarantine("generate", shard.shard_id)).to_pylist()
+    assert [row["reason"] for row in aside] == [reason]
+    assert [row["origin"] for row in aside] == ["liar"]
+
+
+def swap_ids(rows):
+    rows[0]["trace_id"] = "f" * 32
+    return rows
+
+
+@pytest.mark.parametrize(
+    ("tamper", "sha256", "problem"),
+    [
+        (lambda rows: rows[:-1], None, "7 rows, the plan 8"),
+        (lambda rows: [*rows, rows[0]], None, "9 rows, the plan 8"),
+        (lambda rows: [*rows[:-1], rows[0]], None, "trace ids are not those of the shard"),
+        (swap_ids, None, "trace ids are not those of the shard"),
+        (lambda rows: b"not parquet at all", None, "not readable as parquet"),
+        (lambda rows: rows, "0" * 64, "sha256 is not the one"),
+    ],
+    ids=["row missing", "row more", "row twice", "foreign id", "garbage", "wrong sha"],
+)
+def test_a_file_that_is_not_what_was_asked_for_is_refused(
+    store, reader, engine, tamper, sha256, problem
+):
+    with pytest.raises(UploadRejected, match=problem) as error:
+        generate(store, reader, OneNode(engine, tamper, sha256))
+    assert error.value.retryable
+    (shard,) = read_plan(store, LAYOUT, "annotators")
+    assert read_manifest(store, LAYOUT.traces("tracemill--nano-s", shard.shard_id)) is None
+    _, manifest = generate(store, reader, OneNode(engine))
+    assert manifest.rows == 8
