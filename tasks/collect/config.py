@@ -12,6 +12,10 @@ class _Part(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
+_EXAMPLES = (
+    "Solved tasks of the same source that each question is shown first, as earlier turns; small "
+    "models need some to find the form of the answer."
+)
 _LIMIT = "Take at most this many rows; 0 takes all of them."
 
 
@@ -22,6 +26,7 @@ class ReasoningGymSource(_Part):
     generator: str = Field(description="Name of the generator, for example chain_sum.")
     size: int = Field(10, ge=1, description="How many tasks to draw.")
     seed: int = Field(0, ge=0, description="Seed of the generator.")
+    examples: int = Field(0, ge=0, le=8, description=_EXAMPLES)
     options: dict[str, Any] = Field(
         default_factory=dict,
         description="Settings of the generator, for example {min_terms = 2, max_terms = 3}.",
@@ -60,6 +65,7 @@ class MakerSource(_Part):
     task_type: str = Field(description="Task type to make, for example reverse_text.")
     size: int = Field(10, ge=1, description="How many tasks to make.")
     seed: int = Field(0, ge=0, description="Seed of the maker.")
+    examples: int = Field(0, ge=0, le=8, description=_EXAMPLES)
     knobs: dict[str, Any] = Field(
         default_factory=dict,
         description="Difficulty settings of the maker, for example {level = 1}.",

@@ -12,6 +12,7 @@ from typing import Any
 from tasks.collect.config import ReasoningGymSource
 from tasks.collect.errors import BadOption, DeniedGenerator, UnknownName
 from tasks.collect.rows import Bad, Raw
+from tasks.collect.sources.worked import drawn, with_examples
 
 DENIED = {
     "game_of_life_halting": "its scorer accepts garbage",
@@ -29,9 +30,16 @@ ANSWER_FORM = "\nGive only the final answer between <answer> and </answer>."
 
 def read(source: ReasoningGymSource) -> Iterator[Raw | Bad]:
     """The generator's tasks in its own order."""
-    dataset = _open(source)
+    if source.examples:
+        return with_examples(_rows(source), source.size, source.examples)
+    return _rows(source)
+
+
+def _rows(source: ReasoningGymSource) -> Iterator[Raw | Bad]:
+    size = drawn(source.size, source.examples)
+    dataset = _open(source, size)
     name = source.generator
-    for index in range(source.size):
+    for index in range(size):
         problem = f"{name}-{source.seed}-{index}"
         origin = f"reasoning_gym/{name}"
         try:
@@ -51,7 +59,7 @@ def read(source: ReasoningGymSource) -> Iterator[Raw | Bad]:
         yield Raw(row, origin)
 
 
-def _open(source: ReasoningGymSource) -> Any:
+def _open(source: ReasoningGymSource, size: int) -> Any:
     import reasoning_gym
     from reasoning_gym.factory import DATASETS
 
@@ -69,9 +77,7 @@ def _open(source: ReasoningGymSource) -> Any:
         if option not in allowed:
             raise UnknownName("option", option, allowed, f"reasoning_gym generator {name}")
     try:
-        return reasoning_gym.create_dataset(
-            name, size=source.size, seed=source.seed, **source.options
-        )
+        return reasoning_gym.create_dataset(name, size=size, seed=source.seed, **source.options)
     except (AssertionError, TypeError, ValueError) as error:
         raise BadOption(
             f"reasoning_gym generator {name} refuses the options {source.options!r}: {error}. "

@@ -7,6 +7,7 @@ from tasks.collect import makers
 from tasks.collect.config import MakerSource
 from tasks.collect.errors import UnknownName
 from tasks.collect.rows import Bad, Raw
+from tasks.collect.sources.worked import drawn, with_examples
 
 
 def read(source: MakerSource) -> Iterator[Raw | Bad]:
@@ -18,6 +19,7 @@ def read(source: MakerSource) -> Iterator[Raw | Bad]:
     for knob in source.knobs:
         if knob not in allowed:
             raise UnknownName("knob", knob, allowed, f"maker {source.task_type}")
-    for index in range(source.size):
-        task = make(source.seed, index, **source.knobs)
-        yield Raw(task, f"maker/{source.task_type}")
+    origin = f"maker/{source.task_type}"
+    count = drawn(source.size, source.examples)
+    rows = (Raw(make(source.seed, index, **source.knobs), origin) for index in range(count))
+    return with_examples(rows, source.size, source.examples) if source.examples else rows
