@@ -5,6 +5,7 @@ so that `--help` answers at once.
 """
 
 import json
+import os
 import sys
 from collections.abc import Callable
 from functools import wraps
@@ -94,6 +95,8 @@ def run(
     as_json: JsonOption = False,
 ) -> None:
     """Tasks to published splits. The same run id goes on where it stopped."""
+    # The progress display says what Prefect's log would; a worker's or a user's own level stays.
+    os.environ.setdefault("PREFECT_LOGGING_LEVEL", "WARNING")
     from flows.local import run_here
     from flows.profiles import load_profile
 
