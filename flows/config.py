@@ -42,7 +42,6 @@ class RunConfig(BaseModel):
     storage: StorageConfig = Field(
         default=StorageConfig(), description="Where runs and datasets lie."
     )
-    collect: CollectConfig = Field(description="Where the tasks come from.")
     provision: ProvisionConfig = Field(
         default=ProvisionConfig(), description="The nodes that generate and check."
     )
@@ -61,6 +60,8 @@ class RunConfig(BaseModel):
     publish: PublishConfig = Field(
         default=PublishConfig(), description="Name and rules of the dataset."
     )
+    # Last, because its list of sources is the longest part of the form.
+    collect: CollectConfig = Field(description="Where the tasks come from.")
 
     @model_validator(mode="after")
     def _scores_reachable(self) -> Self:
