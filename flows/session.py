@@ -4,9 +4,12 @@ Invariants: everything that is started here is stopped here; a part is started o
 needs it, so that a run that is complete starts no process at all.
 """
 
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
 from contextlib import ExitStack, contextmanager
+from functools import partial
+from typing import Generic, TypeVar
 
 from data_contracts.ids import model_slug
 from flows.runs import Run
@@ -22,54 +25,41 @@ from tasks.verify.stage import Scorer
 
 PHASES = ("annotators", "teacher")
 
+T = TypeVar("T")
+
+
+class Once(Generic[T]):
+    """A value that is made at the first call, by whichever thread comes first."""
+
+    def __init__(self, make: Callable[[], T]):
+        self._make = make
+        self._lock = threading.Lock()
+        self._made: list[T] = []
+
+    def __call__(self) -> T:
+        """The value."""
+        with self._lock:
+            if not self._made:
+                self._made.append(self._make())
+            return self._made[0]
+
 
 class Session:
-    """Starts on demand what the stages of one run need."""
+    """What the stages of one run need; each part is started by the first task that asks for it."""
 
     def __init__(self, run: Run, stack: ExitStack):
+        config, store, layout = run.config, run.store, run.layout
         self.run = run
-        self._stack = stack
-        self._pool: NodePool | None = None
-        self._reader: Executor | None = None
-        self._generators: dict[str, Generator] = {}
-        self._validator: Validator | None = None
-        self._scorer: Scorer | None = None
+        self.pool = Once[NodePool](lambda: stack.enter_context(local_pool(config.provision)))
+        self.reader = Once[Executor](lambda: stack.enter_context(make_reader()))
+        self.client = Once(lambda: stack.enter_context(dask_client(config.verify)))
+        self.validator = Once(lambda: Validator(store, layout, config.validation, self.pool()))
+        self.scorer = Once(lambda: Scorer(store, layout, config.verify, self.client()))
+        self.generators = {phase: Once(partial(self._generator, phase)) for phase in PHASES}
 
-    def pool(self) -> NodePool:
-        """The nodes."""
-        if self._pool is None:
-            self._pool = self._stack.enter_context(local_pool(self.run.config.provision))
-        return self._pool
-
-    def reader(self) -> Executor:
-        """The child process that opens uploads."""
-        if self._reader is None:
-            self._reader = self._stack.enter_context(make_reader())
-        return self._reader
-
-    def generator(self, phase: str) -> Generator:
-        """The generate stage of a phase."""
-        if phase not in self._generators:
-            run = self.run
-            self._generators[phase] = Generator(
-                run.store, run.layout, run.config.uses(phase), self.pool(), self.reader()
-            )
-        return self._generators[phase]
-
-    def validator(self) -> Validator:
-        """The validate stage."""
-        if self._validator is None:
-            run = self.run
-            self._validator = Validator(run.store, run.layout, run.config.validation, self.pool())
-        return self._validator
-
-    def scorer(self) -> Scorer:
-        """The verify stage."""
-        if self._scorer is None:
-            run = self.run
-            client = self._stack.enter_context(dask_client(run.config.verify))
-            self._scorer = Scorer(run.store, run.layout, run.config.verify, client)
-        return self._scorer
+    def _generator(self, phase: str) -> Generator:
+        run = self.run
+        return Generator(run.store, run.layout, run.config.uses(phase), self.pool(), self.reader())
 
 
 @contextmanager

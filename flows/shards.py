@@ -51,14 +51,14 @@ def run_shards(
             name = (shard.model, shard.shard_id)
             # return_state is spelled out for the type checker: the overload with wait_for needs it.
             if stage == "generate":
-                future: Future = generate.submit(session.generator(phase), *name, shard)
+                future: Future = generate.submit(session.generators[phase], *name, shard)
             elif stage == "validate":
                 future = validate.submit(
-                    session.validator(), *name, shard, wait_for=before, return_state=False
+                    session.validator, *name, shard, wait_for=before, return_state=False
                 )
             else:
                 future = verify.submit(
-                    session.scorer(), *name, shard, wait_for=before, return_state=False
+                    session.scorer, *name, shard, wait_for=before, return_state=False
                 )
             before = [future]
             futures.append((stage, shard, future))

@@ -1,5 +1,6 @@
 """Prefect task of the generate stage."""
 
+from collections.abc import Callable
 from typing import Any
 
 from prefect import task
@@ -12,13 +13,15 @@ from tasks.retry import RETRIES, RETRY_DELAY_SECONDS, is_retryable
 
 @task(
     name="generate-shard",
-    task_run_name="generate {model} {shard_id}",
+    task_run_name="generate {model} {shard_id:.8}",
     cache_policy=NO_CACHE,
     retries=RETRIES,
     retry_delay_seconds=RETRY_DELAY_SECONDS,
     retry_condition_fn=is_retryable,
 )
-def generate(generator: Generator, model: str, shard_id: str, rows: Shard) -> dict[str, Any]:
+def generate(
+    generator: Callable[[], Generator], model: str, shard_id: str, rows: Shard
+) -> dict[str, Any]:
     """Generate one shard; returns the path and counts of what is committed."""
-    manifest = generator.run(rows)
+    manifest = generator().run(rows)
     return {"path": manifest.path, "rows": manifest.rows, **manifest.info["counts"]}

@@ -1,5 +1,6 @@
 """Prefect task of the validate stage."""
 
+from collections.abc import Callable
 from typing import Any
 
 from prefect import task
@@ -12,13 +13,15 @@ from tasks.validate.stage import Validator
 
 @task(
     name="validate-shard",
-    task_run_name="validate {model} {shard_id}",
+    task_run_name="validate {model} {shard_id:.8}",
     cache_policy=NO_CACHE,
     retries=RETRIES,
     retry_delay_seconds=RETRY_DELAY_SECONDS,
     retry_condition_fn=is_retryable,
 )
-def validate(validator: Validator, model: str, shard_id: str, rows: Shard) -> dict[str, Any]:
+def validate(
+    validator: Callable[[], Validator], model: str, shard_id: str, rows: Shard
+) -> dict[str, Any]:
     """Judge one shard; returns the path and counts of what is committed."""
-    manifest = validator.run(rows)
+    manifest = validator().run(rows)
     return {"path": manifest.path, "rows": manifest.rows, **manifest.info["counts"]}

@@ -19,7 +19,7 @@ class Scorer:
         self.store = store
         self.layout = layout
         self._config = config
-        self.client = client
+        self._client = client
         columns = ["task_id", "task_type", "verification_info"]
         table = read_table(store, layout.tasks, columns=columns)
         self._tasks = {row["task_id"]: row for row in table.to_pylist()}
@@ -37,7 +37,7 @@ class Scorer:
             self.layout,
             shard,
             self._tasks,
-            self.client,
+            self._client,
             self._config,
             producer=PRODUCER,
         )

@@ -88,8 +88,7 @@ def warm(shared: Session) -> None:
         pool.submit(Job(f"warm-{n}", "load", {"models": models_of(config)}))
         for n in range(config.provision.node_count())
     ]
-    client = shared.scorer().client
-    client.run(score_batch, [WARM_ROW, WARM_CODE])
+    shared.client().run(score_batch, [WARM_ROW, WARM_CODE])
     shared.reader().submit(int).result()
     for job in jobs:
         job.result()

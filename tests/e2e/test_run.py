@@ -18,8 +18,8 @@ from data_contracts.ids import model_slug
 from infra.storage import RunLayout, Store, commit_table, read_manifest, read_table
 from tasks.generate.stage import read_plan
 
-# One worker for all of them: they share the undisturbed run.
-pytestmark = [pytest.mark.timeout(600), pytest.mark.xdist_group("runs")]
+
+pytestmark = pytest.mark.timeout(600)
 
 CONFIGS = ("full", "sft_verified", "sft_unverified", "rl")
 LOAD = """
