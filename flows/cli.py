@@ -14,6 +14,7 @@ from typing import Annotated, Any, ParamSpec, TypeVar
 
 import typer
 from rich.console import Console
+from rich.text import Text
 
 app = typer.Typer(
     name="tracemill",
@@ -62,7 +63,7 @@ def bad_usage_exits_2(command: Callable[P, R]) -> Callable[P, R]:
         try:
             return command(*args, **kwargs)
         except usage as error:
-            err.print(f"[red]error:[/red] {error}", markup=True, highlight=False, soft_wrap=True)
+            err.print(Text.assemble(("error: ", "red"), str(error)), soft_wrap=True)
             raise typer.Exit(2) from error
 
     return wrapped
@@ -154,7 +155,9 @@ def verify(
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="Write results as JSON lines here.")
     ] = None,
-    workers: Annotated[int, typer.Option(help="Scoring processes; 0: one per core.")] = 0,
+    workers: Annotated[
+        int, typer.Option(min=0, max=256, help="Scoring processes; 0: one per core.")
+    ] = 0,
 ) -> None:
     """Score rows that have task_type, completion and verification_info."""
     from flows.verify_file import verify_file

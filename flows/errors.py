@@ -27,6 +27,16 @@ class OtherConfig(FlowError):
         self.differences = tuple(differences)
 
 
+class DamagedRun(FlowError):
+    """A run whose record cannot be read."""
+
+    def __init__(self, run_id: str, uri: str, why: str):
+        super().__init__(
+            f"run {run_id!r}: its record {uri} is damaged ({why}). Put the file back from a copy, "
+            "or start a new run with another --run-id"
+        )
+
+
 class NoRun(FlowError):
     """A run id that nothing is known of."""
 

@@ -17,6 +17,7 @@ from rich.progress import (
     TextColumn,
     TimeElapsedColumn,
 )
+from rich.text import Text
 
 from flows.config import RunConfig
 from flows.errors import FlowError
@@ -48,7 +49,7 @@ def run_here(config: RunConfig, run_id: str, out: Console, err: Console, as_json
         cause = state.result(raise_on_failure=False)
         if isinstance(cause, FlowError):
             raise cause
-        err.print(f"[red]failed:[/red] {state.message}", highlight=False)
+        err.print(Text.assemble(("failed: ", "red"), str(state.message)))
         err.print(f"start it again with --run-id {run_id}: what is committed stays")
         return 1
     result = funnel(opened.store, opened.layout)
@@ -61,7 +62,7 @@ def run_here(config: RunConfig, run_id: str, out: Console, err: Console, as_json
             out.print(f"dataset: {opened.store.uri(result.published.path)}", soft_wrap=True)
         out.print(f"took {time.perf_counter() - started:.0f} s")
     if state.name == PARTIAL:
-        err.print(f"[yellow]{PARTIAL}:[/yellow] {state.message}", highlight=False)
+        err.print(Text.assemble((f"{PARTIAL}: ", "yellow"), str(state.message)))
         return 1
     return 0
 

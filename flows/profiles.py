@@ -110,7 +110,7 @@ def _models_in(annotation: Any) -> list[type[BaseModel]]:
 
 
 def _index(values: list[Any], part: str, above: Sequence[str]) -> int:
-    if part.isdigit() and int(part) < len(values):
+    if part.isascii() and part.isdecimal() and int(part) < len(values):
         return int(part)
     raise BadConfig(
         f"--set: {'.'.join(above)} is a list of {len(values)}; "

@@ -12,6 +12,7 @@ from prefect.client.schemas.objects import State
 from prefect.logging import get_run_logger
 
 from flows.annotate import annotate
+from flows.artifacts import publish_artifacts, write_results
 from flows.collect import DEFAULT, collect
 from flows.config import RunConfig
 from flows.outcome import outcome
@@ -19,7 +20,7 @@ from flows.publish import publish_results
 from flows.runs import Run, new_run_id, open_run
 from flows.session import Session, session
 from flows.shards import RUNNER, Missing, run_shards
-from infra.storage import read_table
+from infra.storage import read_manifest, read_table
 from tasks.annotate.select import select_for_teacher
 from tasks.generate.plan import PlanTask, plan_tasks
 from tasks.generate.stage import commit_plan, read_plan
@@ -42,6 +43,9 @@ def run(config: RunConfig = DEFAULT, run_id: str = "") -> State[Any]:
     opened = open_run(config, run_id)
     with session(opened) as shared:
         missing = answer_tasks(shared)
+    if read_manifest(opened.store, opened.layout.difficulty) is None:
+        publish_artifacts(opened, write_results(opened))
+        return outcome(opened, missing)
     published = publish_results(opened)
     rows = ", ".join(f"{name} {count}" for name, count in published["rows"].items())
     message = f"published {published['uri']}: {rows}"
@@ -50,19 +54,25 @@ def run(config: RunConfig = DEFAULT, run_id: str = "") -> State[Any]:
 
 
 def answer_tasks(shared: Session) -> list[Missing]:
-    """Both phases of a collected run: the annotators, the difficulty, then the teacher."""
+    """Both phases of a collected run: the annotators, the difficulty, then the teacher.
+
+    Difficulty is committed once and decides the teacher's tasks, so it waits until no annotator's
+    shard is missing: made of a part, it would stay that of a part after the run is resumed.
+    """
     opened = shared.run
     tasks = plan_tasks(read_table(opened.store, opened.layout.tasks))
     missing = _phase(shared, "annotators", tasks)
+    if missing:
+        return missing
     annotate(opened.run_id, opened.store.root)
     chosen = _for_teacher(opened, tasks)
     if chosen:
-        return missing + _phase(shared, "teacher", chosen)
+        return _phase(shared, "teacher", chosen)
     get_run_logger().warning(
         "no task is hard enough for the teacher, so the sft splits stay empty: "
         "raise sft.max_pass_rate or set sft.select to all"
     )
-    return missing
+    return []
 
 
 def _phase(shared: Session, phase: str, tasks: list[PlanTask]) -> list[Missing]:

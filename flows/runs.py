@@ -16,7 +16,7 @@ from typing import Any
 import tomli_w
 
 from flows.config import RunConfig
-from flows.errors import NoRun, OtherConfig
+from flows.errors import DamagedRun, NoRun, OtherConfig
 from flows.profiles import parse_config
 from infra.storage import RunLayout, Store
 from infra.storage.errors import AlreadyExists, NotFound
@@ -110,4 +110,10 @@ def _without_root(config: RunConfig) -> dict[str, Any]:
 
 
 def _record(store: Store, layout: RunLayout) -> dict[str, Any]:
-    return tomllib.loads(store.read_bytes(layout.run_toml).decode())
+    try:
+        record = tomllib.loads(store.read_bytes(layout.run_toml).decode())
+    except ValueError as error:
+        raise DamagedRun(layout.run_id, store.uri(layout.run_toml), str(error)) from error
+    if not isinstance(record.get("config"), dict):
+        raise DamagedRun(layout.run_id, store.uri(layout.run_toml), "it has no [config]")
+    return record

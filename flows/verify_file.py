@@ -8,6 +8,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, TextIO
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 from rich.console import Console
 from rich.progress import track
@@ -23,7 +24,10 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
     if not path.is_file():
         raise BadConfig(f"file {str(path)!r} does not exist; give a .jsonl or .parquet file")
     if path.suffix == ".parquet":
-        rows: list[dict[str, Any]] = pq.read_table(path).to_pylist()
+        try:
+            rows: list[dict[str, Any]] = pq.read_table(path).to_pylist()
+        except (pa.ArrowException, OSError) as error:
+            raise BadConfig(f"file {str(path)!r} is not readable as parquet: {error}") from error
     elif path.suffix == ".jsonl":
         rows = list(_json_lines(path))
     else:
@@ -52,12 +56,12 @@ def _json_lines(path: Path) -> Iterator[dict[str, Any]]:
 def verify_file(path: Path, output: Path | None, workers: int, err: Console) -> int:
     """Score a file; results go to `output` or stdout, the summary to stderr. Always 0 when done."""
     rows = read_rows(path)
+    if output and output.exists() and output.samefile(path):
+        raise BadConfig(f"output {str(output)!r} is the input itself; choose another -o")
     tally: Counter[tuple[str, str]] = Counter()
     solved: Counter[str] = Counter()
     with ExitStack() as stack:
-        sink: TextIO = (
-            stack.enter_context(output.open("w", encoding="utf-8")) if output else sys.stdout
-        )
+        sink = stack.enter_context(_opened(output)) if output else sys.stdout
         scores = score_many(rows, workers=workers or None)
         numbered = track(
             enumerate(zip(rows, scores, strict=True), 1),
@@ -68,17 +72,29 @@ def verify_file(path: Path, output: Path | None, workers: int, err: Console) -> 
         )
         for number, (row, score) in numbered:
             result = {
-                "id": row.get("id", number),
+                "id": _plain_id(row.get("id", number)),
                 "score": score.score,
                 "status": score.status,
                 "verifier": score.verifier,
                 "detail": score.detail,
                 "seconds": round(score.seconds, 4),
             }
-            print(json.dumps(result, ensure_ascii=True), file=sink)
+            print(json.dumps(result, ensure_ascii=True), file=sink, flush=True)
             tally[(str(row["task_type"]), score.status)] += 1
             solved[str(row["task_type"])] += score.score == 1.0
     for (task_type, status), count in sorted(tally.items()):
         err.print(f"{task_type}: {status} {count}", highlight=False, markup=False)
     err.print(f"{len(rows)} rows, {sum(solved.values())} with score 1", highlight=False)
     return 0
+
+
+def _opened(output: Path) -> TextIO:
+    try:
+        return output.open("w", encoding="utf-8")
+    except OSError as error:
+        raise BadConfig(f"output {str(output)!r} cannot be written: {error.strerror}") from error
+
+
+def _plain_id(value: object) -> str | int:
+    """A row's id as JSON can hold it."""
+    return value if isinstance(value, int | str) else str(value)

@@ -18,7 +18,7 @@ class SamplingConfig(BaseModel):
     min_p: float = Field(
         0.0, ge=0.0, lt=1.0, description="Drop tokens below this share of the likeliest one's."
     )
-    max_tokens: int = Field(128, ge=1, description="Upper limit of output tokens.")
+    max_tokens: int = Field(128, ge=1, le=1_000_000, description="Upper limit of output tokens.")
     stop: list[str] = Field(
         default_factory=list, description="Texts that end a completion, besides the model's own."
     )

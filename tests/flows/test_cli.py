@@ -31,6 +31,12 @@ def test_every_command_explains_itself(command):
         (["status", "never-was"], "does not exist"),
         (["verify", "no-such.jsonl"], "does not exist"),
         (["run", "--nonsense"], "No such option"),
+        (["plan", "--set", "[/red].x=3"], "[/red]: unknown key"),
+        (["plan", "--set", "generate.annotators.²=2"], "is not one of its positions"),
+        (["verify", "EMPTY.parquet"], "not readable as parquet"),
+        (["verify", "ROWS.jsonl", "-o", "ROWS.jsonl"], "is the input itself"),
+        (["verify", "ROWS.jsonl", "-o", "no/such/dir/x"], "cannot be written"),
+        (["verify", "ROWS.jsonl", "--workers", "-1"], "--workers"),
         (
             ["plan", "--profile", "smoke", "--set", 'generate.teacher.model="tracemill/nano-x"'],
             "nano-",
@@ -38,6 +44,12 @@ def test_every_command_explains_itself(command):
     ],
 )
 def test_bad_usage_ends_with_code_2_and_says_what_to_do(arguments, message, tmp_path):
+    (tmp_path / "EMPTY.parquet").touch()
+    (tmp_path / "ROWS.jsonl").write_text("")
+    arguments = [
+        str(tmp_path / part) if part.startswith(("EMPTY", "ROWS", "no/")) else part
+        for part in arguments
+    ]
     if arguments[0] == "status":
         arguments = [*arguments, "--root", str(tmp_path)]
     done = subprocess.run(

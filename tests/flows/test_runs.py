@@ -1,6 +1,6 @@
 import pytest
 
-from flows.errors import NoRun, OtherConfig
+from flows.errors import DamagedRun, NoRun, OtherConfig
 from flows.profiles import load_profile
 from flows.runs import find_run, open_run
 from infra.storage.errors import BadPath
@@ -41,3 +41,11 @@ def test_a_run_is_found_with_the_config_it_was_started_with(tmp_path):
 def test_run_ids_cannot_leave_their_folder(tmp_path, run_id):
     with pytest.raises(BadPath):
         open_run(config(tmp_path), run_id)
+
+
+@pytest.mark.parametrize("text", [b"", b"\xff\xfe", b"config = 3", b"run_id = "])
+def test_a_damaged_record_is_named(tmp_path, text):
+    run = open_run(config(tmp_path), "r1")
+    run.store.write_bytes(run.layout.run_toml, text, overwrite=True)
+    with pytest.raises(DamagedRun, match=r"run\.toml is damaged"):
+        find_run(str(tmp_path), "r1")
