@@ -7,6 +7,8 @@ from infra.storage.reconcile import StageCount, check
 from infra.storage.shards import (
     Manifest,
     commit_table,
+    damaged,
+    discard,
     list_committed,
     read_manifest,
     read_table,
@@ -20,6 +22,8 @@ __all__ = [
     "Store",
     "check",
     "commit_table",
+    "damaged",
+    "discard",
     "list_committed",
     "parquet_bytes",
     "quarantine_rows",

@@ -8,17 +8,27 @@ the other gets its manifest if both have the same content, and `CommitConflict` 
 from __future__ import annotations
 
 import hashlib
+import re
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from infra.storage.errors import AlreadyExists, CommitConflict, CorruptShard, NotCommitted, NotFound
+from infra.storage.errors import (
+    AlreadyExists,
+    BadPath,
+    CommitConflict,
+    CorruptShard,
+    NotCommitted,
+    NotFound,
+)
 from infra.storage.parquet import conform, fingerprint, parquet_bytes
 from infra.storage.store import Store
 
 FORMAT = "tracemill-manifest-1"
+KINDS = {"str": str, "int": int, "dict[str, Any]": dict}
+"""Annotations of the manifest's fields -> types that their JSON values have."""
 
 
 @dataclass(frozen=True)
@@ -131,7 +141,20 @@ def _parse(store: Store, path: str, raw: Any) -> Manifest:
             f"{store.uri(path)}.json is the manifest of {manifest.path!r}; it was copied there. "
             "Manifests do not move: remove it and run the stage again"
         )
+    wrong = [
+        item.name for item in fields(Manifest) if type(raw[item.name]) is not KINDS[str(item.type)]
+    ]
+    if wrong or not _is_data(path, manifest.file):
+        raise CorruptShard(
+            f"{store.uri(path)}.json: {wrong or ['file']} are not as in a manifest. It was not "
+            "written by this program; remove it and run the stage again"
+        )
     return manifest
+
+
+def _is_data(path: str, name: str) -> bool:
+    """Whether `name` can be the data of the shard."""
+    return re.fullmatch(re.escape(path) + r"(\.[0-9a-f]{16})?\.parquet", name) is not None
 
 
 def read_table(store: Store, path: str, columns: list[str] | None = None) -> pa.Table:
@@ -141,14 +164,7 @@ def read_table(store: Store, path: str, columns: list[str] | None = None) -> pa.
         raise NotCommitted(
             f"{store.uri(path)} is not committed (no manifest); run the stage that writes it"
         )
-    try:
-        data = store.read_bytes(manifest.file)
-    except NotFound:
-        raise _corrupt(store, path, "its data are missing") from None
-    if len(data) != manifest.bytes:
-        raise _corrupt(store, path, f"{len(data)} bytes, the manifest says {manifest.bytes}")
-    if hashlib.sha256(data).hexdigest() != manifest.sha256:
-        raise _corrupt(store, path, "its sha256 is not the manifest's")
+    data = _read_data(store, manifest)
     try:
         table = pq.read_table(pa.BufferReader(data), columns=columns)
         whole = pq.read_schema(pa.BufferReader(data))
@@ -164,6 +180,45 @@ def read_table(store: Store, path: str, columns: list[str] | None = None) -> pa.
     return table
 
 
+def damaged(store: Store, path: str) -> str:
+    """What is wrong with the manifest or the data of a shard; empty if both are as committed."""
+    try:
+        manifest = read_manifest(store, path)
+        if manifest is None:
+            return f"{store.uri(path)} is not committed (no manifest)"
+        _read_data(store, manifest)
+    except CorruptShard as error:
+        return str(error)
+    return ""
+
+
+def discard(store: Store, path: str) -> None:
+    """Take a shard back, so that its stage makes it again; nothing happens if there is none.
+
+    The manifest goes first: a crash in between leaves data that nobody takes for committed. On an
+    object store nobody may commit the same shard meanwhile.
+    """
+    with store.exclusive(path):
+        store.delete(f"{path}.json")
+        # A manifest that cannot be read does not name its data, so they are found by name.
+        for name in store.list(path.rpartition("/")[0]):
+            if _is_data(path, name):
+                store.delete(name)
+
+
+def _read_data(store: Store, manifest: Manifest) -> bytes:
+    try:
+        data = store.read_bytes(manifest.file)
+    except NotFound:
+        raise _corrupt(store, manifest.path, "its data are missing") from None
+    if len(data) != manifest.bytes:
+        what = f"{len(data)} bytes, the manifest says {manifest.bytes}"
+        raise _corrupt(store, manifest.path, what)
+    if hashlib.sha256(data).hexdigest() != manifest.sha256:
+        raise _corrupt(store, manifest.path, "its sha256 is not the manifest's")
+    return data
+
+
 def _corrupt(store: Store, path: str, what: str) -> CorruptShard:
     return CorruptShard(
         f"{store.uri(path)}: {what}. The data changed after the commit; delete the manifest "
@@ -176,7 +231,10 @@ def list_committed(store: Store, prefix: str) -> list[Manifest]:
     found = []
     for name in store.list(prefix):
         if name.endswith(".json"):
-            raw = store.read_json(name)
-            if isinstance(raw, dict) and raw.get("format") == FORMAT:
-                found.append(_parse(store, name.removesuffix(".json"), raw))
+            try:
+                manifest = read_manifest(store, name.removesuffix(".json"))
+            except (BadPath, CorruptShard):
+                continue  # whatever lies there, no stage committed it as a shard
+            if manifest is not None:
+                found.append(manifest)
     return found

@@ -10,6 +10,7 @@ last and only to the newest entry, so a crash anywhere before leaves the former 
 """
 
 import hashlib
+import re
 from typing import Any
 
 from infra.storage import Store
@@ -93,7 +94,10 @@ def _claim(store: Store, name: str, version: str) -> dict[str, Any]:
 
 
 def _head(store: Store, name: str) -> dict[str, Any] | None:
-    entries = store.list(f"published/{name}/_versions")
+    folder = f"published/{name}/_versions"
+    # other files (a copy made by an editor, a lock of a sync tool) are no entries
+    pattern = re.compile(re.escape(folder) + r"/[0-9]{8}\.json")
+    entries = [path for path in store.list(folder) if pattern.fullmatch(path)]
     return dict(store.read_json(entries[-1])) if entries else None
 
 

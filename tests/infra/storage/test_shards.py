@@ -15,7 +15,16 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from infra.storage import Store, commit_table, list_committed, read_manifest, read_table, shards
+from infra.storage import (
+    Store,
+    commit_table,
+    damaged,
+    discard,
+    list_committed,
+    read_manifest,
+    read_table,
+    shards,
+)
 from infra.storage.errors import (
     CommitConflict,
     CorruptShard,
@@ -140,7 +149,69 @@ def test_list_committed_skips_other_files(store: Store) -> None:
     store.write_json("runs/r/funnel.json", {"rows": 1})
     second = commit(store, path="runs/r/traces/m/t")
     first = commit(store)
+    store.write_bytes("runs/r/junk.json", b'{"rows": ')
+    store.write_bytes("runs/r/traces/m/bytes.json", b"\xff\x00")
+    raw = store.read_json(f"{PATH}.json")
+    store.write_json("runs/r/traces/m/copied.json", raw)
+    path = "runs/r/traces/m/u"
+    store.write_json(f"{path}.json", raw | {"path": path, "file": "../../other.parquet"})
+    store.write_json("runs/r/traces/m/v.json", {"format": shards.FORMAT})
     assert list_committed(store, "runs/r") == [first, second]
+
+
+@pytest.mark.parametrize("change", ["cut", "flip", "gone", "manifest", "types"])
+def test_a_damaged_shard_is_found_discarded_and_made_again(store: Store, change: str) -> None:
+    assert "not committed" in damaged(store, PATH)
+    first, other = commit(store), commit(store, path=f"{PATH}.2")
+    assert damaged(store, PATH) == ""
+    data = store.read_bytes(first.file)
+    if change == "cut":
+        store.write_bytes(first.file, data[:-1], overwrite=True)
+    elif change == "flip":
+        store.write_bytes(first.file, bytes([data[0] ^ 1]) + data[1:], overwrite=True)
+    elif change == "gone":
+        store.delete(first.file)
+    elif change == "manifest":
+        store.write_bytes(f"{PATH}.json", b"{", overwrite=True)
+    else:
+        raw = store.read_json(f"{PATH}.json")
+        store.write_json(f"{PATH}.json", raw | {"rows": "5", "info": []}, overwrite=True)
+    found = {"cut": "bytes", "flip": "sha256", "gone": "missing", "manifest": "not JSON"}
+    assert found.get(change, "'rows', 'info'") in damaged(store, PATH)
+    discard(store, PATH)
+    assert store.list("runs") == [f"{PATH}.2.json", f"{PATH}.2.parquet"]
+    assert commit(store) == first and damaged(store, PATH) == ""
+    assert read_manifest(store, other.path) == other
+
+
+def test_data_under_another_name_are_discarded_too(store: Store) -> None:
+    manifest = commit(store)
+    file = f"{PATH}.{manifest.sha256[:16]}.parquet"
+    store.write_bytes(file, store.read_bytes(manifest.file))
+    raw = store.read_json(f"{PATH}.json")
+    store.write_json(f"{PATH}.json", raw | {"file": file}, overwrite=True)
+    assert damaged(store, PATH) == ""
+    discard(store, PATH)
+    discard(store, PATH)
+    assert store.list("") == []
+
+
+def test_a_crash_while_discarding_leaves_no_manifest(
+    local_store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    manifest = commit(local_store)
+    delete = local_store.delete
+
+    def dying(path: str) -> None:
+        if path == manifest.file:
+            raise KeyboardInterrupt
+        delete(path)
+
+    monkeypatch.setattr(local_store, "delete", dying)
+    with pytest.raises(KeyboardInterrupt):
+        discard(local_store, PATH)
+    assert read_manifest(local_store, PATH) is None and local_store.exists(manifest.file)
+    assert commit(local_store) == manifest
 
 
 def _commit_in_process(root: str, text: str) -> str:

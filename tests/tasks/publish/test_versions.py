@@ -71,6 +71,17 @@ def test_a_former_version_can_become_current_again(tmp_path):
     assert (pointer["version"], pointer["previous"], pointer["sequence"]) == (first, second, 3)
 
 
+def test_other_files_beside_the_entries_are_no_entries(tmp_path):
+    store = Store(str(tmp_path))
+    first = put(store, "a")
+    for name in ("notes.json", "00000009.json~", "99999999999.json", "old/00000007.json"):
+        store.write_bytes(f"published/made/_versions/{name}", b"not an entry")
+    assert head_version(store, "made") == first
+    second = put(store, "b")
+    pointer = latest(store, "made")
+    assert (pointer["version"], pointer["sequence"]) == (second, 2)
+
+
 def test_a_changed_file_of_a_version_is_found(tmp_path):
     store = Store(str(tmp_path))
     version = put(store, "a")
