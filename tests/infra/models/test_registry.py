@@ -1,6 +1,8 @@
 """Ids, specs, errors."""
 
+import re
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -71,6 +73,51 @@ def test_incomplete_directory_is_refused(tiny_model: Path, tmp_path: Path, gone:
     (directory / gone).unlink()
     with pytest.raises(ModelFilesMissing, match=gone.removeprefix("model").replace(".", r"\.")):
         registry.materialise(str(directory))
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "found"),
+    [
+        ("config.json", lambda data: data[:40], "not JSON"),
+        ("config.json", lambda data: b"[]", "JSON list"),
+        ("model.safetensors", lambda data: data[:-1], "cut or changed"),
+        ("model.safetensors", lambda data: data + b"x", "cut or changed"),
+        ("model.safetensors", lambda data: data[:100], "cannot hold a header"),
+        ("model.safetensors", lambda data: data[:5], "cannot hold a header"),
+        ("model.safetensors", lambda data: b"", "cannot hold a header"),
+        ("model.safetensors", lambda data: b"\xff" * 8 + data[8:], "cannot hold a header"),
+        ("model.safetensors", lambda data: data[:8] + b"!" + data[9:], "header is not JSON"),
+        ("model.safetensors", lambda data: data.replace(b'"shape"', b'"shaqe"', 1), "no shape"),
+    ],
+)
+def test_broken_file_is_refused(
+    tiny_model: Path, tmp_path: Path, name: str, change: Callable[[bytes], bytes], found: str
+) -> None:
+    directory = tmp_path / "mine"
+    shutil.copytree(tiny_model, directory)
+    file = directory / name
+    file.write_bytes(change(file.read_bytes()))
+    for ask in (registry.get, registry.materialise, registry.revision):
+        with pytest.raises(ModelFilesMissing, match=rf"{re.escape(name)} is broken: .*{found}"):
+            ask(str(directory))
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "found"),
+    [
+        ("config.json", "{}", "max_position_embeddings is None"),
+        ("generation_config.json", "{", "not JSON"),
+        ("generation_config.json", '{"top_k": "many"}', "no number"),
+    ],
+)
+def test_settings_that_cannot_be_read_are_refused(
+    tiny_model: Path, tmp_path: Path, name: str, text: str, found: str
+) -> None:
+    directory = tmp_path / "mine"
+    shutil.copytree(tiny_model, directory)
+    (directory / name).write_text(text)
+    with pytest.raises(ModelFilesMissing, match=rf"{re.escape(name)} is broken: .*{found}"):
+        registry.get(str(directory))
 
 
 def test_directory_without_chat_template_is_refused(tiny_model: Path, tmp_path: Path) -> None:
