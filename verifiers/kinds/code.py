@@ -3,6 +3,7 @@
 The expected outputs stay in this process; the verdict is a comparison of plain data here.
 """
 
+from dataclasses import dataclass
 from typing import Any
 
 from verifiers import extract, strict_json
@@ -13,6 +14,37 @@ from verifiers.sandbox import cage, profile, run
 from verifiers.sandbox.cage import Ended, Limits
 
 LIMITS = Limits()
+MAX_TESTS = 1000
+"""A row with more tests would hold a worker for hours: it is refused as a whole."""
+CPU_BUDGET = 60.0
+"""Seconds of CPU for all tests of an answer together; a single slow test may be fine, many not."""
+WALL_BUDGET = 120.0
+"""The same in wall time, for programs that sleep."""
+
+
+@dataclass
+class Budget:
+    """What the tests of one answer have used so far."""
+
+    cpu: float = 0.0
+    wall: float = 0.0
+
+    def run(self, job: dict[str, object], stdin: bytes) -> Ended:
+        """Run one test and book its time."""
+        ended = run.run_job(profile.PLAIN, job, stdin, LIMITS)
+        self.cpu += ended.cpu_seconds
+        # On a starved machine a test may run longer than its limit; that is not the answer's doing.
+        self.wall += min(ended.wall_seconds, LIMITS.wall_seconds)
+        return ended
+
+    def passed(self, where: str) -> Outcome | None:
+        """The outcome of an answer that used more than all of its tests may."""
+        if self.cpu <= CPU_BUDGET and self.wall <= WALL_BUDGET:
+            return None
+        return timed_out(
+            f"{where}: all tests so far took {self.cpu:.1f} s of CPU and {self.wall:.1f} s of wall "
+            f"time; together they may take {CPU_BUDGET:g} s and {WALL_BUDGET:g} s"
+        )
 
 
 def read_tests(info: Info) -> tuple[list[str], list[str], str | None]:
@@ -26,6 +58,8 @@ def read_tests(info: Info) -> tuple[list[str], list[str], str | None]:
     inputs, outputs, name = tests.get("inputs"), tests.get("outputs"), tests.get("fn_name")
     if not isinstance(inputs, list) or not isinstance(outputs, list) or not inputs:
         raise RowFault("test_cases needs the lists inputs and outputs, with at least one test")
+    if len(inputs) > MAX_TESTS:
+        raise RowFault(f"test_cases has {len(inputs)} tests; at most {MAX_TESTS} are run")
     if len(inputs) != len(outputs):
         raise RowFault(f"test_cases has {len(inputs)} inputs and {len(outputs)} outputs")
     if not all(isinstance(text, str) for text in [*inputs, *outputs]):
@@ -73,9 +107,11 @@ def _last_words(ended: Ended) -> str:
     return lines[-1][:200] if lines else f"exit status {ended.exit_code}"
 
 
-def _program_test(source: str, stdin: str, expected: str, where: str) -> Outcome | None:
+def _program_test(
+    budget: Budget, source: str, stdin: str, expected: str, where: str
+) -> Outcome | None:
     data = stdin.encode("utf-8", "surrogatepass")
-    ended = run.run_job(profile.PLAIN, {"mode": "program", "source": source}, data, LIMITS)
+    ended = budget.run({"mode": "program", "source": source}, data)
     if (failed := failure(ended, where)) is not None:
         return failed
     if same_output(ended.stdout, expected):
@@ -99,7 +135,9 @@ def result_of(ended: Ended, nonce: str) -> dict[str, Any] | None:
     return value if isinstance(value, dict) else None
 
 
-def _call_test(source: str, name: str, args: str, expected: Any, where: str) -> Outcome | None:
+def _call_test(
+    budget: Budget, source: str, name: str, args: str, expected: Any, where: str
+) -> Outcome | None:
     nonce = run.new_nonce()
     job: dict[str, object] = {
         "mode": "call",
@@ -108,7 +146,7 @@ def _call_test(source: str, name: str, args: str, expected: Any, where: str) -> 
         "args": args,
         "nonce": nonce,
     }
-    ended = run.run_job(profile.PLAIN, job, b"", LIMITS)
+    ended = budget.run(job, b"")
     if (failed := failure(ended, where)) is not None:
         return failed
     result = result_of(ended, nonce)
@@ -133,13 +171,16 @@ def _judge(answer: str, info: Info) -> Outcome:
     source = extract.last_block(answer, "python")
     if source is None:
         return no_answer("no fenced block marked python")
+    budget = Budget()
     try:
         for number in range(len(inputs)):
             where = f"test {number + 1} of {len(inputs)}"
             if name is None:
-                failed = _program_test(source, inputs[number], outputs[number], where)
+                failed = _program_test(budget, source, inputs[number], outputs[number], where)
             else:
-                failed = _call_test(source, name, *calls[number], where)
+                failed = _call_test(budget, source, name, *calls[number], where)
+            if failed is None:
+                failed = budget.passed(where)
             if failed is not None:
                 return failed
     except SandboxBroken as error:
@@ -162,6 +203,9 @@ KIND = Kind(
         "scratch": profile.SCRATCH_BYTES,
         "threads": cage.THREADS,
         "output": cage.OUTPUT_BYTES,
+        "max_tests": MAX_TESTS,
+        "cpu_budget": CPU_BUDGET,
+        "wall_budget": WALL_BUDGET,
     },
     self_tests=(
         ("```python\ndef add(a, b):\n    return a + b\n```", {"test_cases": _ADD}, 1.0),
