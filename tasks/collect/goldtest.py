@@ -16,6 +16,17 @@ from verifiers.sandbox import availability
 GARBAGE = ("", "Blorp, QUX zzv; 17 Wibble frop.")
 """Nothing, and a text that no sensible task wants: it mixes letter cases and holds a comma."""
 
+_OBJECT = '{"qzv_never": 17}'
+GARBAGE_OF_KIND = {
+    "pydantic_adherance": (_OBJECT,),
+    "pydantic_adherence": (_OBJECT,),
+    "complex_json_output": (_OBJECT,),
+    "code_output_prediction": ('{"code_output": "qzv_never"}',),
+    "prime_rl_code": ("```python\nprint('qzv_never')\n```",),
+}
+"""Garbage in the form that the kind reads. Other text ends before the row's own code or truth is
+tried, so a model that never ends, or takes anything, would not show."""
+
 SOFT_PASS = 0.7
 """Kinds with partial credit pass above this; binary ones at exactly 1."""
 
@@ -54,8 +65,12 @@ def check(tasks: Sequence[Task], workers: int | None = None) -> list[Verdict]:
     return verdicts
 
 
+def _garbage(task: Task) -> tuple[str, ...]:
+    return (*GARBAGE, *GARBAGE_OF_KIND.get(task["task_type"], ()))
+
+
 def _attempts(task: Task) -> list[dict[str, Any]]:
-    texts = [*GARBAGE, *([task["gold"]] if task["gold"] is not None else [])]
+    texts = [*_garbage(task), *([task["gold"]] if task["gold"] is not None else [])]
     return [
         {
             "task_type": task["task_type"],
@@ -70,7 +85,7 @@ def _judge(task: Task, scores: Sequence[Score]) -> Verdict:
     for score in scores:
         if score.score is None:
             return Verdict(False, f"{score.status}: {score.detail[:200]}")
-    for text, score in zip(GARBAGE, scores, strict=False):
+    for text, score in zip(_garbage(task), scores, strict=False):
         if _passes(task, score):
             return Verdict(False, f"garbage_passes: {text!r} scores {score.score}")
     if task["gold"] is None:

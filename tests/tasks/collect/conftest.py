@@ -4,6 +4,8 @@ from typing import Any
 
 import pytest
 
+from verifiers.sandbox import availability
+
 EASY: dict[str, dict[str, Any]] = {
     "ascii_tree_formatting": {"min_nodes": 2, "max_nodes": 3, "depth": 1},
     "code_output_prediction": {"kind": "steps", "steps": 1},
@@ -21,3 +23,10 @@ EASY: dict[str, dict[str, Any]] = {
 @pytest.fixture
 def easy() -> dict[str, dict[str, Any]]:
     return EASY
+
+
+@pytest.fixture
+def sandbox() -> None:
+    works, why_not = availability()
+    if not works:
+        pytest.skip(f"no sandbox here: {why_not}")

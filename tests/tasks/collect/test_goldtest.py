@@ -1,5 +1,7 @@
 """The self-test catches wrong golds and rewards for garbage, through the real verifiers."""
 
+import json
+
 import pytest
 
 from tasks.collect import goldtest
@@ -60,6 +62,40 @@ def test_without_a_sandbox_code_stays_and_is_marked(monkeypatch):
         "untested: no user namespaces",
         "passed",
     ]
+
+
+_MODEL = "from pydantic import BaseModel\n\nclass M(BaseModel):\n    n: int\n"
+
+
+@pytest.mark.parametrize(
+    ("source", "outcome"),
+    [
+        (_MODEL + "while True: pass\n", "unverifiable"),
+        (_MODEL + "import os\nos.fork()\n", "unverifiable"),
+        (_MODEL.replace("int", "int = 0"), "garbage_passes"),
+        (_MODEL, "no_gold"),
+    ],
+    ids=["never_ends", "forks", "takes_anything", "sound"],
+)
+def test_models_are_tried_without_a_gold(source, outcome, sandbox):
+    info = {"pydantic_config": source, "model_name": "M"}
+    (verdict,) = _outcomes(_task("pydantic_adherance", "Make an M.", info))
+    assert verdict.outcome.partition(":")[0] == outcome
+    assert verdict.keep == (outcome == "no_gold")
+
+
+def test_garbage_in_the_form_of_the_kind_is_tried(sandbox):
+    word = "qzv_never"
+    tests = json.dumps({"inputs": [""], "outputs": [word]})
+    rows = [
+        _task("complex_json_output", "?", {"ground_truth": {word: 17}}),
+        _task("code_output_prediction", "?", {"code_output": word}),
+        _task("prime_rl_code", "?", {"test_cases": tests}),
+        _task("prime_rl_code", "?", {"test_cases": tests.replace(word, "x")}),
+    ]
+    *passing, sound = _outcomes(*rows)
+    assert all(verdict.outcome.startswith("garbage_passes") for verdict in passing)
+    assert sound == goldtest.Verdict(True, "no_gold")
 
 
 def test_constraints_that_garbage_cannot_meet_pass():
