@@ -14,6 +14,7 @@ import fsspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from infra.storage.remote import redact
 from tasks.collect import strict_json
 from tasks.collect.config import FileSource
 from tasks.collect.errors import SourceNotFound, SourceUnreachable
@@ -51,7 +52,7 @@ def _open(uri: str) -> IO[bytes]:
         ImportError,
     ) as error:
         raise SourceNotFound(
-            f"file source {uri!r} cannot be opened: {error}. "
+            f"file source {uri!r} cannot be opened: {redact(str(error))}. "
             "Give the path or URI of an existing file that this process may read."
         ) from error
     except Exception as error:  # each protocol has its own types for a broken connection
@@ -60,7 +61,7 @@ def _open(uri: str) -> IO[bytes]:
 
 def _unreachable(uri: str, error: Exception) -> SourceUnreachable:
     return SourceUnreachable(
-        f"file source {uri!r} cannot be read: {error!r}. "
+        f"file source {uri!r} cannot be read: {redact(repr(error))}. "
         "Check the connection and the credentials, then run again."
     )
 
