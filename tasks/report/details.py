@@ -12,7 +12,7 @@ from typing import Any
 
 from infra.storage import Store
 from infra.storage.layout import RunLayout
-from infra.storage.shards import read_manifest, read_table
+from infra.storage.shards import damaged, read_manifest, read_table
 from tasks.report.outcomes import Outcomes, read_outcomes
 from tasks.report.plans import Plans, Shard, read_plans
 from tasks.report.stages import pass_mark_of
@@ -93,7 +93,8 @@ def bin_of(rate: float) -> int:
 
 
 def _histograms(store: Store, layout: RunLayout) -> tuple[Histogram, ...]:
-    if read_manifest(store, layout.difficulty) is None:
+    if damaged(store, layout.difficulty):
+        # not committed yet, or named in the funnel's problems
         return ()
     counts: dict[str, Counter[int | None]] = defaultdict(Counter)
     table = read_table(store, layout.difficulty, columns=["model", "pass_rate"])
@@ -146,7 +147,7 @@ def _samples(
             task_type = tasks[plans.traces[trace_id][0]]["task_type"]
             chosen.setdefault((task_type, outcome), trace_id)
     wanted = dict(sorted(chosen.items())[:MAX_SAMPLES])
-    rows = _trace_rows(store, layout, plans, set(wanted.values()))
+    rows = _trace_rows(store, layout, plans, outcomes, set(wanted.values()))
     return tuple(
         _sample(task_type, outcome, rows[trace_id], tasks)
         for (task_type, outcome), trace_id in wanted.items()
@@ -160,11 +161,12 @@ def _preference(trace_id: str, plans: Plans, teachers: set[str]) -> tuple[bool, 
 
 
 def _trace_rows(
-    store: Store, layout: RunLayout, plans: Plans, wanted: set[str]
+    store: Store, layout: RunLayout, plans: Plans, outcomes: Outcomes, wanted: set[str]
 ) -> dict[str, dict[str, Any]]:
     rows: dict[str, dict[str, Any]] = {}
     for shard, trace_ids in sorted(plans.shards.items()):
-        if wanted & trace_ids:
+        # traces that are damaged, or made again after they were scored, have no sample
+        if wanted & trace_ids and shard in outcomes.traces and shard in outcomes.rewards:
             rows |= _shard_rows(store, layout, shard, wanted)
     return rows
 

@@ -2,19 +2,20 @@
 
 Invariants: everything comes from committed manifests and tables, so a run that is still going
 gives the funnel of what is done so far, and the same state always gives the same funnel. A planned
-shard that a stage has not committed is named, never left out silently.
+shard that a stage has not committed is named, never left out silently; one that is damaged is a
+problem and does not count as done.
 """
 
 from collections import Counter
 
-from infra.storage import Store
+from infra.storage import Manifest, Store, damaged
 from infra.storage.layout import RunLayout
 from infra.storage.shards import read_manifest, read_table
-from tasks.publish import CONFIGS, receipt_path
 from tasks.report.errors import NoSuchRun
-from tasks.report.model import STAGES, Funnel, PublishedInfo, StageRow
+from tasks.report.model import STAGES, Funnel, StageRow
 from tasks.report.outcomes import Outcomes, read_outcomes
 from tasks.report.plans import read_plans
+from tasks.report.published import read_published
 from tasks.report.solve import solve_table
 from tasks.report.stages import between_stages, model_stages, pass_mark_of, whole
 
@@ -27,7 +28,8 @@ def funnel(store: Store, layout: RunLayout) -> Funnel:
     difficulty = read_manifest(store, layout.difficulty)
     plans = read_plans(store, layout)
     outcomes = read_outcomes(store, layout, plans, pass_mark_of(difficulty))
-    publish_row, published = _published(store, layout)
+    publish_row, published, faults = read_published(store, layout)
+    faults += outcomes.damaged + _difficulty_faults(store, layout, difficulty)
     stages = [whole("collect", tasks), whole("annotate", difficulty), publish_row]
     for model in plans.models():
         stages += model_stages(model, plans, outcomes)
@@ -36,12 +38,16 @@ def funnel(store: Store, layout: RunLayout) -> Funnel:
     types = read_table(store, layout.tasks, columns=["task_id", "task_type"]).to_pylist()
     return Funnel(
         run_id=layout.run_id,
-        complete=_is_current(publish_row, outcomes) and not any(row.missing for row in stages),
+        complete=(
+            _is_current(publish_row, outcomes)
+            and not faults
+            and not any(row.missing for row in stages)
+        ),
         models=plans.models(),
         stages=tuple(stages),
         solve=solve_table(plans, outcomes, {row["task_id"]: row["task_type"] for row in types}),
         published=published,
-        problems=(*_unbalanced(stages), *between_stages(plans, outcomes)),
+        problems=(*_unbalanced(stages), *between_stages(plans, outcomes), *faults),
     )
 
 
@@ -55,30 +61,16 @@ def _known_runs(store: Store) -> list[str]:
     return sorted({path.split("/")[1] for path in store.list("runs")})
 
 
-def _published(store: Store, layout: RunLayout) -> tuple[StageRow, PublishedInfo | None]:
-    """The publish stage: accepted traces in, rows of `full` out."""
-    if not store.exists(receipt_path(layout)):
-        return whole("publish", None), None
-    receipt = store.read_json(receipt_path(layout))
-    info = PublishedInfo(
-        name=receipt["name"],
-        version=receipt["version"],
-        path=receipt["path"],
-        rows={config: receipt["rows"][config] for config in CONFIGS},
-        left_out=receipt["left_out"],
-    )
-    held_back = info.left_out["full"]
-    row = StageRow(
-        stage="publish",
-        model=None,
-        shards_planned=1,
-        shards_done=1,
-        rows_in=receipt["accepted"],
-        rows_out=info.rows["full"],
-        unscored=sum(held_back.values()),
-        reasons=held_back,
-    )
-    return row, info
+def _difficulty_faults(store: Store, layout: RunLayout, difficulty: Manifest | None) -> list[str]:
+    """What is wrong with the difficulty table: its data, or shards it was made without."""
+    if difficulty is None:
+        return []
+    wrong = damaged(store, layout.difficulty)
+    faults = [f"annotate: {wrong}"] if wrong else []
+    if without := difficulty.info.get("missing_shards"):
+        named = ", ".join(without[:5])
+        faults.append(f"annotate: made without the rewards of {len(without)} shards ({named})")
+    return faults
 
 
 def _is_current(publish_row: StageRow, outcomes: Outcomes) -> bool:

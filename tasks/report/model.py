@@ -77,7 +77,7 @@ class Funnel:
     solve: tuple[SolveRow, ...]
     published: PublishedInfo | None
     problems: tuple[str, ...]
-    """Counts that do not add up; empty in a sound run."""
+    """Counts that do not add up, damaged shards and files; empty in a sound run."""
 
     @property
     def missing(self) -> tuple[str, ...]:

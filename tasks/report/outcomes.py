@@ -1,14 +1,15 @@
 """Verdicts and rewards of the planned traces, read once for the funnel and the solve table.
 
-Invariant: only committed tables of planned shards count.
+Invariant: only committed tables of planned shards count; a damaged one is named and left out.
 """
 
 from collections import Counter
 from dataclasses import dataclass, field
 
 from infra.storage import Store
+from infra.storage.errors import CorruptShard
 from infra.storage.layout import RunLayout
-from infra.storage.shards import Manifest, list_committed, read_table
+from infra.storage.shards import Manifest, damaged, read_manifest, read_table
 from tasks.annotate.difficulty import passed
 from tasks.report.plans import Plans, Shard
 
@@ -30,6 +31,8 @@ class Outcomes:
     """Id of an accepted trace -> `accepted` or `accepted_unaudited`."""
     scored: dict[str, str] = field(default_factory=dict)
     """Trace id -> right, wrong or unscored."""
+    damaged: list[str] = field(default_factory=list)
+    """Committed shards whose manifest or data are not what was committed, and why."""
 
     def accepted_in(self, shard: Shard) -> int:
         """Accepted traces of a shard, with the unaudited ones."""
@@ -37,22 +40,39 @@ class Outcomes:
 
 
 def read_outcomes(store: Store, layout: RunLayout, plans: Plans, pass_mark: float) -> Outcomes:
-    """Read the committed verdicts and rewards; of traces only the manifests."""
-    traces, verdicts, rewards = (
-        {manifest.path: manifest for manifest in list_committed(store, f"{layout.root}/{kind}")}
+    """Read the committed verdicts and rewards; traces are only checked."""
+    files = {
+        name
         for kind in ("traces", "verdicts", "rewards")
-    )
+        for name in store.list(f"{layout.root}/{kind}")
+    }
     outcomes = Outcomes()
     for shard in sorted(plans.shards):
         key = (shard.slug, shard.shard_id)
-        if manifest := traces.get(layout.traces(*key)):
-            outcomes.traces[shard] = manifest
-        if manifest := verdicts.get(layout.verdicts(*key)):
-            outcomes.verdicts[shard] = manifest
-            _read_verdicts(store, manifest.path, shard, outcomes)
-        if manifest := rewards.get(layout.rewards(*key)):
-            outcomes.rewards[shard] = manifest
-            _read_rewards(store, manifest.path, shard, outcomes, pass_mark)
+        for stage, path in (
+            ("generate", layout.traces(*key)),
+            ("validate", layout.verdicts(*key)),
+            ("verify", layout.rewards(*key)),
+        ):
+            # not list_committed: that skips a manifest that cannot be read, here it is named
+            if f"{path}.json" not in files:
+                continue
+            try:
+                manifest = read_manifest(store, path)
+                if manifest is None:
+                    continue
+                if stage == "validate":
+                    _read_verdicts(store, path, shard, outcomes)
+                    outcomes.verdicts[shard] = manifest
+                elif stage == "verify":
+                    _read_rewards(store, path, shard, outcomes, pass_mark)
+                    outcomes.rewards[shard] = manifest
+                elif wrong := damaged(store, path):
+                    outcomes.damaged.append(f"generate: {wrong}")
+                else:
+                    outcomes.traces[shard] = manifest
+            except CorruptShard as error:
+                outcomes.damaged.append(f"{stage}: {error}")
     return outcomes
 
 

@@ -1,10 +1,14 @@
 """The funnel of finished, running and damaged runs."""
 
+import itertools
 import json
+import re
 
 import pytest
 
-from tasks.report import funnel, funnel_markdown, write_funnel
+from infra.storage import discard
+from tasks.publish import receipt_path
+from tasks.report import funnel, funnel_markdown, write_funnel, write_report
 from tasks.report.errors import NoSuchRun
 from tasks.report.outcomes import reason_code
 
@@ -73,8 +77,107 @@ def test_a_version_older_than_the_last_shard_is_not_complete(new_run, rate_and_p
     run.validate("annotators").verify("annotators")
     result = funnel(run.store, run.layout)
     assert result.missing == () and not result.complete
+    assert any("made without the rewards of 1 shards" in problem for problem in result.problems)
+    rate_and_publish(run)
+    result = funnel(run.store, run.layout)
+    assert by_stage(result)["publish", None].balanced and not result.complete
+    discard(run.store, run.layout.difficulty)
     rate_and_publish(run)
     assert funnel(run.store, run.layout).complete
+
+
+@pytest.mark.parametrize(
+    ("stage", "change"),
+    [
+        *itertools.product(("generate", "validate", "verify"), ("data", "gone", "manifest")),
+        ("annotate", "data"),
+        ("annotate", "gone"),
+    ],
+)
+def test_a_damaged_shard_is_named_and_the_rest_is_shown(rated_run, rate_and_publish, stage, change):
+    run = rated_run
+    rate_and_publish(run)
+    assert funnel(run.store, run.layout).complete
+    model, shard, _ = run.shards["annotators"][0]
+    key = (model.replace("/", "--"), shard)
+    path = {
+        "generate": run.layout.traces(*key),
+        "validate": run.layout.verdicts(*key),
+        "verify": run.layout.rewards(*key),
+        "annotate": run.layout.difficulty,
+    }[stage]
+    if change == "manifest":
+        run.store.write_bytes(f"{path}.json", b"{", overwrite=True)
+    elif change == "gone":
+        run.store.delete(f"{path}.parquet")
+    else:
+        data = run.store.read_bytes(f"{path}.parquet")
+        run.store.write_bytes(f"{path}.parquet", data[:-9], overwrite=True)
+    result = funnel(run.store, run.layout)
+    assert not result.complete
+    named = [problem for problem in result.problems if path in problem]
+    assert len(named) == 1 and named[0].startswith(f"{stage}: ")
+    if stage != "annotate":
+        row = by_stage(result)[stage, model]
+        assert row.missing == (shard,) and row.shards_done == row.shards_planned - 1 > 0
+    assert result.published.rows["full"] > 0 and by_stage(result)["verify", run.TEACHER].balanced
+    page = write_report(run.store, run.layout, result)
+    assert run.store.exists(page) and run.store.exists(write_funnel(run.store, run.layout, result))
+
+
+@pytest.mark.parametrize(
+    ("gone", "found"),
+    [
+        ("README.md", r"1 files of published/made/\w+ are gone \(README.md\)"),
+        ("manifest.json", "manifest.json is gone"),
+    ],
+)
+def test_a_version_with_files_gone_is_not_complete(rated_run, rate_and_publish, gone, found):
+    run = rated_run
+    path = rate_and_publish(run).path
+    run.store.delete(f"{path}/{gone}")
+    result = funnel(run.store, run.layout)
+    assert not result.complete and len(result.problems) == 1
+    assert re.search(found, result.problems[0])
+    assert result.published.path == path
+
+
+RECEIPTS = {
+    "cut": lambda receipt: "{",
+    "list": lambda receipt: [],
+    "empty": lambda receipt: {},
+    "no path": lambda receipt: {key: receipt[key] for key in receipt if key != "path"},
+    "no config": lambda receipt: receipt | {"rows": {"full": 1}},
+    "text for a number": lambda receipt: receipt | {"accepted": "12"},
+}
+
+
+@pytest.mark.parametrize("change", RECEIPTS)
+def test_a_receipt_without_its_keys_is_no_publication(rated_run, rate_and_publish, change):
+    run = rated_run
+    rate_and_publish(run)
+    path = receipt_path(run.layout)
+    changed = RECEIPTS[change](run.store.read_json(path))
+    data = changed if isinstance(changed, str) else json.dumps(changed)
+    run.store.write_bytes(path, data.encode(), overwrite=True)
+    result = funnel(run.store, run.layout)
+    assert not result.complete and result.published is None
+    assert by_stage(result)["publish", None].state == "waiting"
+    assert len(result.problems) == 1 and path in result.problems[0]
+
+
+def test_a_receipt_that_names_no_version_is_a_problem(rated_run, rate_and_publish):
+    run = rated_run
+    rate_and_publish(run)
+    path = receipt_path(run.layout)
+    receipt = run.store.read_json(path)
+    run.store.write_json(path, receipt | {"path": "../elsewhere"}, overwrite=True)
+    result = funnel(run.store, run.layout)
+    assert not result.complete and "../elsewhere" in result.problems[0]
+    run.store.write_json(path, receipt, overwrite=True)
+    run.store.write_json(f"{receipt['path']}/manifest.json", {}, overwrite=True)
+    result = funnel(run.store, run.layout)
+    assert not result.complete and "wrong keys (files)" in result.problems[0]
 
 
 def test_lost_rows_are_a_problem(new_run):
