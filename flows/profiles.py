@@ -14,6 +14,7 @@ from pydantic import BaseModel, ValidationError
 
 from flows.config import RunConfig
 from flows.errors import BadConfig, nearest
+from infra.storage.remote import redact
 
 CONFIG_DIR = Path(__file__).resolve().parent.parent / "configs"
 
@@ -77,7 +78,7 @@ def _problem(item: Any) -> str:
     if item["type"] == "extra_forbidden":
         return f"{key}: unknown key; {nearest(location[-1], known_keys(location[:-1]))}"
     received = json.dumps(item["input"], default=str)
-    shown = "" if item["type"] == "missing" else f" (received {received[:200]})"
+    shown = "" if item["type"] == "missing" else f" (received {redact(received)[:200]})"
     return f"{key or 'config'}: {item['msg']}{shown}"
 
 

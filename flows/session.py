@@ -11,10 +11,12 @@ from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Generic, TypeVar
 
+from prefect.logging import get_run_logger
+
 from data_contracts.ids import model_slug
 from flows.runs import Run
 from infra.pool import NodePool
-from infra.storage import read_manifest
+from infra.storage import damaged, discard
 from tasks.generate.plan import Shard
 from tasks.generate.stage import Generator
 from tasks.generate.upload import make_reader
@@ -70,11 +72,20 @@ def session(run: Run) -> Iterator[Session]:
 
 
 def committed(run: Run, stage: str, shard: Shard) -> bool:
-    """Whether a stage (generate, validate, verify) has committed a shard."""
+    """Whether a stage (generate, validate, verify) has committed a shard, and it is still sound.
+
+    A shard whose data were lost or changed since is discarded, so that its stage makes it again.
+    """
     slug = model_slug(shard.model)
     path = {
         "generate": run.layout.traces,
         "validate": run.layout.verdicts,
         "verify": run.layout.rewards,
     }[stage](slug, shard.shard_id)
-    return read_manifest(run.store, path) is not None
+    if not run.store.exists(f"{path}.json"):
+        return False
+    fault = damaged(run.store, path)
+    if fault:
+        get_run_logger().warning("%s is made again: %s", path, fault)
+        discard(run.store, path)
+    return not fault

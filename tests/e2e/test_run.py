@@ -18,7 +18,6 @@ from data_contracts.ids import model_slug
 from infra.storage import RunLayout, Store, commit_table, read_manifest, read_table
 from tasks.generate.stage import read_plan
 
-
 pytestmark = pytest.mark.timeout(600)
 
 CONFIGS = ("full", "sft_verified", "sft_unverified", "rl")
@@ -204,6 +203,6 @@ def test_forged_traces_are_rejected_and_show_in_the_funnel(cli, undisturbed):
         if row["stage"] == "validate" and row["model"] == shard.model
     )
     assert row["rejected"] == 5
-    assert row["reasons"]["proof_missing"] == 1
+    assert row["reasons"]["rejected:proof_missing"] == 1
     assert row["rows_in"] == row["rows_out"] + 5
     assert "rejected" in done.stdout
