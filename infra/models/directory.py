@@ -45,7 +45,8 @@ def check_complete(directory: Path, model_id: str) -> None:
             missing.append("chat_template.jinja")
         if missing:
             raise ModelFilesMissing(model_id, f"{directory} has no {', '.join(missing)}", NEXT_STEP)
-        _json(directory / "config.json")
+        _context_length(directory / "config.json")
+        _sampling(directory / "generation_config.json")
         for path in directory.glob("*.safetensors"):
             _parameters(path)
     except _Broken as broken:

@@ -117,7 +117,7 @@ def test_settings_that_cannot_be_read_are_refused(
     shutil.copytree(tiny_model, directory)
     (directory / name).write_text(text)
     with pytest.raises(ModelFilesMissing, match=rf"{re.escape(name)} is broken: .*{found}"):
-        registry.get(str(directory))
+        registry.materialise(str(directory))
 
 
 def test_directory_without_chat_template_is_refused(tiny_model: Path, tmp_path: Path) -> None:
