@@ -92,8 +92,8 @@ def _models() -> list[Check]:
 
     found = []
     for model_id in registry.known():
-        spec = registry.get(model_id)
         try:
+            spec = registry.get(model_id)
             registry.materialise(model_id)
         except Exception as error:
             found.append(Check(model_id, False, str(error), True))

@@ -27,6 +27,7 @@ import flows  # noqa: F401  (settings that Prefect must find at its import)
 from flows.config import RunConfig
 from flows.profiles import load_profile
 from flows.publish import publish_results
+from flows.reaper import watch_this_process
 from flows.run import answer_tasks
 from flows.runs import Run, code_version, find_run, open_run
 from flows.session import Session, session
@@ -216,6 +217,7 @@ def collected(config: RunConfig, run_id: str) -> Run:
 
 
 def main() -> None:
+    watch_this_process()
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--profile", default="local")
