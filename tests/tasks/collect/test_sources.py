@@ -7,6 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import s3fs
 
 from tasks.collect.config import (
     DatasetSource,
@@ -124,9 +125,12 @@ def test_a_store_that_does_not_answer_is_worth_another_try(monkeypatch):
         monkeypatch.setenv(name, "none")
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
     monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
+    # fsspec keeps file systems: one of another test still knows that test's server.
+    s3fs.S3FileSystem.clear_instance_cache()
     with pytest.raises(SourceUnreachable, match=r"s3://bucket/rows\.jsonl") as caught:
         list(read(FileSource(uri="s3://bucket/rows.jsonl")))
     assert caught.value.retryable
+    s3fs.S3FileSystem.clear_instance_cache()
 
 
 def test_other_files_are_refused(tmp_path):
