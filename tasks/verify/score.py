@@ -6,6 +6,7 @@ batch whose worker died is scored again row by row, so that a hostile completion
 """
 
 import json
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
@@ -23,6 +24,8 @@ from infra.storage.shards import Manifest, commit_table, read_table
 from tasks.generate.plan import Shard
 from tasks.verify.config import VerifyConfig
 from verifiers import is_binary, score_many
+
+logger = logging.getLogger(__name__)
 
 MAX_DETAIL_CHARS = 1000
 SCORED = ("accepted", "accepted_unaudited")
@@ -117,7 +120,8 @@ def score_over_dask(
     for batch, future in zip(batches, futures, strict=True):
         try:
             scores += future.result()
-        except Exception:
+        except Exception as error:
+            logger.warning("a batch of %d answers is scored one by one: %r", len(batch), error)
             scores += [_score_alone(question, client) for question in batch]
     return scores
 
