@@ -78,7 +78,6 @@ def test_every_ifeval_function_has_a_row() -> None:
 
 
 def test_language() -> None:
-    pytest.importorskip("langdetect")
     row = {"ground_truth": {"func_name": "validate_response_language", "language": "de"}}
     german = "Das ist ein ganz gewöhnlicher deutscher Satz über das Wetter von heute."
     assert judge_row("ifeval", german, row).score == 1
