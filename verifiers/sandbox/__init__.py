@@ -2,5 +2,6 @@
 
 from verifiers.sandbox.cage import Ended, Limits
 from verifiers.sandbox.run import availability, run_program
+from verifiers.sandbox.script import start_script
 
-__all__ = ["Ended", "Limits", "availability", "run_program"]
+__all__ = ["Ended", "Limits", "availability", "run_program", "start_script"]

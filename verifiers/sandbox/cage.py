@@ -6,17 +6,16 @@ process tree is killed and SandboxBroken is raised.
 """
 
 import contextlib
-import fcntl
 import json
 import os
 import selectors
 import socket
-import subprocess
 import time
 from dataclasses import dataclass, field
 
 from verifiers.errors import SandboxBroken
-from verifiers.sandbox import procfs, profile, seccomp, slots
+from verifiers.sandbox import procfs, profile
+from verifiers.sandbox.launch import Start, Tree, memfd
 
 CPU_SECONDS = 5
 WALL_SECONDS = 15.0
@@ -93,57 +92,29 @@ class _Pipe:
         return len(self.data) <= self.cap
 
 
-def _memfd(name: str, content: bytes) -> int:
-    """An anonymous file that can be read and nothing else."""
-
-    fd = os.memfd_create(name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-    view = memoryview(content)
-    while view:
-        view = view[os.write(fd, view) :]
-    os.lseek(fd, 0, os.SEEK_SET)
-    seals = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
-    fcntl.fcntl(fd, fcntl.F_ADD_SEALS, seals)
-    return fd
-
-
 class Cage:
     """A sandbox with its fork server."""
 
-    def __init__(self, kind: profile.Profile):
+    def __init__(self, kind: profile.Profile, *, in_bubblewrap: bool = True):
         self.kind = kind
         self.tests = 0
         self.clean = True
-        self._slot = slots.lease() if os.geteuid() == 0 else None
-        ours, theirs = socket.socketpair()
-        self._control, self._buffer = ours, b""
-        guest, program = seccomp.programs()
-        bpf = _memfd("filters", len(guest).to_bytes(4, "little") + guest + program)
-        uid = self._slot.uid if self._slot else -1
-        self._errors = os.memfd_create("errors", os.MFD_CLOEXEC)
-        argv = profile.command(kind, theirs.fileno(), bpf, seccomp.OWN_PID, uid)
-        try:
-            self._process = subprocess.Popen(
-                argv,
-                pass_fds=(theirs.fileno(), bpf),
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=self._errors,
-                env={},
-                cwd="/",
-            )
-        except OSError as error:
-            self._release()
-            raise SandboxBroken(f"bubblewrap does not start: {error}") from error
-        finally:
-            theirs.close()
-            os.close(bpf)
+        start = Start(profile.package_mounts(kind), preload=kind.preload)
+        self._tree = Tree(start, in_bubblewrap=in_bubblewrap)
+        self._control, self._buffer = self._tree.control, b""
+        # Processes of the program's user id: the fork server; in a user namespace bwrap's too.
+        self._beside = 1 if self._tree.slot or not in_bubblewrap else 2
         try:
             if not self._receive(time.monotonic() + _START_SECONDS).get("ready"):
                 raise SandboxBroken("the guest did not say that it is ready")
         except SandboxBroken as error:
-            said = os.pread(self._errors, 600, 0).decode("utf-8", "replace").strip()
+            said = self._tree.errors()
             self.close()
             raise SandboxBroken(f"{error} {said}".strip()) from error
+
+    def alive(self) -> bool:
+        """False when it died meanwhile, as with the thread that started it."""
+        return self._tree.process.poll() is None
 
     def run(
         self, job: dict[str, object], stdin: bytes, limits: Limits, *, patient: bool = False
@@ -152,11 +123,10 @@ class Cage:
 
         A patient run does not count the time that the program waited for a CPU.
         """
-        beside = 1 if self._slot else 2  # the fork server; in a user namespace bwrap's init too
-        job = {**job, "limits": limits.rlimits(beside)}
+        job = {**job, "limits": limits.rlimits(self._beside)}
         self.tests += 1
         streams: list[_Pipe] = []
-        theirs = [_memfd("job", json.dumps(job).encode("ascii")), _memfd("stdin", stdin)]
+        theirs = [memfd("job", json.dumps(job).encode("ascii")), memfd("stdin", stdin)]
         try:
             for cap in (limits.output_bytes, STDERR_BYTES, limits.output_bytes):
                 reading, writing = os.pipe2(os.O_CLOEXEC)
@@ -195,7 +165,7 @@ class Cage:
                         deadline += more
                         continue
                     out_of_time = killed = True
-                    starved = procfs.starved(self._process.pid, limits.wall_seconds)
+                    starved = procfs.starved(self._tree.process.pid, limits.wall_seconds)
                     deadline = time.monotonic() + _DEATH_SECONDS
                     self._kill_program()
                 for key, _ in events:
@@ -220,7 +190,7 @@ class Cage:
         elapsed = time.monotonic() - started
         if elapsed >= _PATIENCE * limits.wall_seconds:
             return 0.0
-        left = limits.wall_seconds - elapsed + procfs.waited(self._process.pid)
+        left = limits.wall_seconds - elapsed + procfs.waited(self._tree.process.pid)
         return max(left, 0.0) and max(left, 0.5)
 
     def _ended(
@@ -279,16 +249,4 @@ class Cage:
 
     def close(self) -> None:
         """Kill everything inside and wait until it is gone."""
-        if self._process.poll() is None:
-            self._process.kill()  # --die-with-parent takes the rest of the tree along
-        self._process.wait()
-        self._release()
-
-    def _release(self) -> None:
-        self._control.close()
-        if self._errors >= 0:
-            os.close(self._errors)
-            self._errors = -1
-        if self._slot is not None:
-            self._slot.release()
-            self._slot = None
+        self._tree.kill()

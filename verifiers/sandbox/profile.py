@@ -1,4 +1,4 @@
-"""How bubblewrap is called: what of the machine is visible inside, read-only.
+"""What of the machine a guest sees, read-only, and how bubblewrap is called for it.
 
 Visible: the interpreter, its standard library (its site-packages are masked: data sets
 and solutions live there), the C libraries, four device nodes, and the packages that a
@@ -16,8 +16,24 @@ from pathlib import Path
 
 from verifiers.errors import SandboxUnavailable
 
+SCRATCH = "/tmp"
 SCRATCH_BYTES = 64 << 20
-GUEST = Path(__file__).with_name("guest.py")
+GUEST = Path(__file__).with_name("guest")
+GUEST_ROOT = "/guest"
+PACKAGES = "/packages"
+HIDDEN = ("site-packages", "dist-packages", "test")
+DEVICES = ("null", "zero", "random", "urandom")
+FLAGS = ("-S", "-s", "-P", "-B", "-X", "utf8", "-m", "guest")
+ENVIRONMENT = {
+    "PATH": "/usr/bin:/bin",
+    "LANG": "C.UTF-8",
+    "PYTHONHASHSEED": "0",
+    "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+}
+Mounts = tuple[tuple[str, str], ...]
+"""Pairs: a path of the machine, its path inside."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +45,14 @@ class Profile:
     preload: tuple[str, ...] = ()
 
 
-PLAIN = Profile("plain", ("numpy",))
+PLAIN = Profile(
+    "plain",
+    ("numpy",),
+    tuple(
+        "bisect collections copy datetime decimal fractions functools heapq itertools math "
+        "operator queue random re statistics string typing".split()
+    ),
+)
 PYDANTIC = Profile(
     "pydantic",
     (
@@ -62,72 +85,50 @@ def bwrap_path() -> str:
     return found
 
 
-def _read_only(path: str, inside: str | None = None) -> list[str]:
-    return ["--ro-bind-try", path, inside or path]
-
-
-def _parents(binds: list[str]) -> list[str]:
-    """Make the directories above the mount points readable for all; bubblewrap's own are not."""
-    targets = [binds[i + 2] for i, word in enumerate(binds) if word == "--ro-bind-try"]
-    above = {str(parent) for target in targets for parent in Path(target).parents} - {"/"}
-    args: list[str] = []
-    for path in sorted(above):
-        args += ["--perms", "0755", "--dir", path]
-    return args
-
-
-def _library_binds() -> list[str]:
-    triplet = sysconfig.get_config_var("MULTIARCH") or ""
-    args: list[str] = []
-    multiarch = [f"/usr/lib/{triplet}", f"/lib/{triplet}"] if triplet else []
-    if any(os.path.isdir(path) for path in multiarch):
-        directories = [*multiarch, "/lib64"]
-    else:
-        directories = ["/usr/lib", "/usr/lib64", "/lib", "/lib64"]
-    for path in directories:
-        args += _read_only(path)
-    return args + _read_only("/etc/ld.so.cache") + _read_only("/usr/share/zoneinfo")
-
-
 def python_path() -> str:
     """The real interpreter behind a virtual environment."""
     return os.path.realpath(getattr(sys, "_base_executable", None) or sys.executable)
 
 
-def _python_binds() -> list[str]:
-    python = python_path()
+def stdlib_paths() -> list[str]:
+    """Where the standard library lies."""
     paths = {sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib")}
-    base = {os.path.realpath(path.replace(sys.prefix, sys.base_prefix)) for path in paths}
-    args = _read_only(python)
-    for path in sorted(base):
-        args += _read_only(path)
-        for hidden in ("site-packages", "dist-packages", "test"):
-            if os.path.isdir(f"{path}/{hidden}"):
-                args += ["--tmpfs", f"{path}/{hidden}", "--remount-ro", f"{path}/{hidden}"]
+    return sorted({os.path.realpath(path.replace(sys.prefix, sys.base_prefix)) for path in paths})
+
+
+def system_mounts() -> Mounts:
+    """C libraries, the interpreter and its standard library."""
+    triplet = sysconfig.get_config_var("MULTIARCH") or ""
+    multiarch = [f"/usr/lib/{triplet}", f"/lib/{triplet}"] if triplet else []
+    if any(os.path.isdir(path) for path in multiarch):
+        paths = [*multiarch, "/lib64"]
+    else:
+        paths = ["/usr/lib", "/usr/lib64", "/lib", "/lib64"]
+    paths += ["/etc/ld.so.cache", "/usr/share/zoneinfo", python_path(), *stdlib_paths()]
     libdir = Path(sysconfig.get_config_var("LIBDIR") or "/nonexistent")
-    for library in sorted(libdir.glob("libpython*.so*")):
-        args += _read_only(str(library))
-    return args
+    paths += [str(library) for library in sorted(libdir.glob("libpython*.so*"))]
+    return tuple((path, path) for path in paths)
 
 
-def _package_binds(profile: Profile) -> list[str]:
-    args: list[str] = []
+def package_mounts(profile: Profile) -> Mounts:
+    """The packages of a profile, below `PACKAGES`."""
+    mounts = []
     for name in profile.packages:
         spec = importlib.util.find_spec(name)
         if spec is None or spec.origin is None:
             continue
         origin = Path(spec.origin)
         source = origin.parent if origin.name == "__init__.py" else origin
-        args += _read_only(str(source), f"/packages/{source.name}")
+        mounts.append((str(source), f"{PACKAGES}/{source.name}"))
         libraries = source.parent / f"{name}.libs"  # shared objects that wheels carry along
         if libraries.is_dir():
-            args += _read_only(str(libraries), f"/packages/{libraries.name}")
-    return args
+            mounts.append((str(libraries), f"{PACKAGES}/{libraries.name}"))
+    return tuple(mounts)
 
 
-def command(profile: Profile, control: int, bpf: int, placeholder: int, uid: int) -> list[str]:
-    """The command line of a sandbox. With `uid` >= 0 (we are root) the guest becomes that user;
-    otherwise a user namespace makes it nobody.
+def bubblewrap(mounts: Mounts, uid: int) -> list[str]:
+    """The command line up to the guest's own. With `uid` >= 0 (we are root) the guest may become
+    that user; otherwise a user namespace makes it nobody.
     """
     if uid >= 0:
         rights = ["--cap-drop", "ALL", "--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID"]
@@ -136,27 +137,22 @@ def command(profile: Profile, control: int, bpf: int, placeholder: int, uid: int
     args = [bwrap_path(), *rights, "--unshare-pid", "--unshare-net", "--unshare-ipc"]
     args += ["--unshare-uts", "--unshare-cgroup-try", "--hostname", "sandbox"]
     args += ["--new-session", "--die-with-parent", "--clearenv"]
-    environment = {
-        "PATH": "/usr/bin:/bin",
-        "HOME": "/tmp",
-        "TMPDIR": "/tmp",
-        "LANG": "C.UTF-8",
-        "PYTHONHASHSEED": "0",
-        "OMP_NUM_THREADS": "1",
-        "OPENBLAS_NUM_THREADS": "1",
-        "MKL_NUM_THREADS": "1",
-    }
-    for key, value in environment.items():
+    inside = {"HOME": SCRATCH, "TMPDIR": SCRATCH, "PYTHONPATH": GUEST_ROOT}
+    for key, value in (ENVIRONMENT | inside).items():
         args += ["--setenv", key, value]
-    binds = _library_binds() + _python_binds() + _package_binds(profile)
-    args += _parents(binds) + binds
-    for node in ("null", "zero", "random", "urandom"):
+    # First, because what is mounted may lie below it.
+    args += ["--perms", "0777", "--size", str(SCRATCH_BYTES), "--tmpfs", SCRATCH]
+    mounts = (*system_mounts(), *mounts, (str(GUEST), f"{GUEST_ROOT}/guest"))
+    # Bubblewrap makes the directories above mount points readable for their owner only.
+    above = {str(parent) for _, path in mounts for parent in Path(path).parents}
+    for directory in sorted(above - {"/", SCRATCH}):
+        args += ["--perms", "0755", "--dir", directory]
+    for source, path in mounts:
+        args += ["--ro-bind-try", source, path]
+    for path in stdlib_paths():
+        for hidden in HIDDEN:
+            if os.path.isdir(f"{path}/{hidden}"):
+                args += ["--tmpfs", f"{path}/{hidden}", "--remount-ro", f"{path}/{hidden}"]
+    for node in DEVICES:
         args += ["--dev-bind", f"/dev/{node}", f"/dev/{node}"]
-    args += _read_only(str(GUEST), "/guest.py")
-    args += ["--perms", "0777", "--size", str(SCRATCH_BYTES), "--tmpfs", "/tmp"]
-    args += ["--chdir", "/tmp", "--remount-ro", "/"]
-    args += [python_path(), "-S", "-s", "-P", "-B", "-X", "utf8", "/guest.py"]
-    args += [str(control), str(bpf), str(placeholder), str(uid)]
-    if profile.packages:
-        args += ["/packages", *profile.preload]
-    return args
+    return [*args, "--chdir", SCRATCH, "--remount-ro", "/"]

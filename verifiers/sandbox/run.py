@@ -6,8 +6,10 @@ broke, or that holds leftovers, is thrown away.
 """
 
 import fcntl
+import logging
 import os
 import secrets
+import signal
 import tempfile
 import threading
 from collections.abc import Iterator
@@ -17,15 +19,23 @@ from typing import Any
 
 from verifiers import progress
 from verifiers.errors import SandboxBroken, SandboxUnavailable
-from verifiers.sandbox import seccomp
+from verifiers.sandbox import seccomp, weak
 from verifiers.sandbox.cage import Cage, Ended, Limits
-from verifiers.sandbox.profile import PLAIN, Profile, bwrap_path
+from verifiers.sandbox.profile import PLAIN, Profile
+
+logger = logging.getLogger(__name__)
 
 MAX_TESTS = 2000
-_TRIAL = "import colorsys\nprint(6 * 7)"  # a module that the fork server has not loaded
+_TRIAL = """
+import colorsys, threading  # the first is a module that the fork server has not loaded
+threads = [threading.Thread(target=int) for _ in range(8)]
+[thread.start() for thread in threads], [thread.join() for thread in threads]
+print(6 * 7)
+"""
 _idle: dict[str, list[Cage]] = {}
 _owner = os.getpid()
-_works = False
+_in_bubblewrap: bool | None = None
+"""How sandboxes are made here; None until a trial worked."""
 _lock = threading.Lock()
 _local = threading.local()
 
@@ -37,7 +47,12 @@ def _take(kind: Profile) -> Cage | None:
             _idle.clear()
             _owner = os.getpid()
         cages = _idle.setdefault(kind.name, [])
-        return cages.pop() if cages else None
+        while cages:
+            cage = cages.pop()
+            if cage.alive():
+                return cage
+            cage.close()
+        return None
 
 
 def _put(cage: Cage) -> None:
@@ -105,18 +120,35 @@ def _attempt(
     kind: Profile, job: dict[str, object], stdin: bytes, limits: Limits, alone: bool
 ) -> Ended:
     with _quiet(alone):
-        for last in (False, True):
+        progress.report(progress.ANSWER)
+        try:
+            return _run(_take(kind) or _cage(kind), job, stdin, limits, alone)
+        except SandboxBroken:
             progress.report(progress.ANSWER)
-            try:
-                cage = _take(kind) or Cage(kind)
-                ended = cage.run(job, stdin, limits, patient=alone)
-            except SandboxBroken:
-                if last:
-                    raise
-                continue
-            _put(cage)
-            return ended
-    raise AssertionError("unreachable")
+        try:
+            return _run(_cage(kind), job, stdin, limits, alone)
+        except SandboxBroken as error:
+            # Chance, twice, or the program's doing? A harmless program tells.
+            progress.report(progress.ANSWER)
+            if problem := _trial(in_bubblewrap()):
+                raise SandboxBroken(problem) from error
+            said = f"the sandbox broke under this program, twice: {error}".encode()
+            return Ended(-signal.SIGKILL, b"", said, b"", 0.0, 0.0, False, False, False)
+
+
+def _run(cage: Cage, job: dict[str, object], stdin: bytes, limits: Limits, patient: bool) -> Ended:
+    ended = cage.run(job, stdin, limits, patient=patient)
+    _put(cage)
+    return ended
+
+
+def _cage(kind: Profile) -> Cage:
+    return Cage(kind, in_bubblewrap=in_bubblewrap())
+
+
+def in_bubblewrap() -> bool:
+    """How sandboxes are made here, once `availability` was asked."""
+    return _in_bubblewrap is not False
 
 
 def new_nonce() -> str:
@@ -142,27 +174,49 @@ def close_idle() -> None:
 
 
 def availability() -> tuple[bool, str]:
-    """Whether untrusted programs can run here, and why not; only a success is remembered."""
-    global _works
-    if not _works:
-        _works, why = _trial()
-        return _works, why
+    """Whether untrusted programs can run here, and why not; only a success is remembered.
+
+    Where bubblewrap does not work they are refused, unless the worker's environment allows the
+    weak sandbox (`verifiers.sandbox.weak`).
+    """
+    global _in_bubblewrap
+    if _in_bubblewrap is not None:
+        return True, ""
+    problem = _trial(True)
+    if not problem:
+        _in_bubblewrap = True
+        return True, ""
+    if not weak.allowed():
+        return False, (
+            f"{problem}. Untrusted programs are not run here; on a machine that holds nothing of "
+            f"value, {weak.VARIABLE}=1 in the worker's environment allows a weaker sandbox"
+        )
+    if other := _trial(False):
+        return False, f"{problem}; nor does the weak sandbox work: {other}"
+    logger.warning(
+        "UNTRUSTED PROGRAMS RUN IN A WEAK SANDBOX, without namespaces (%s), because %s=1 is set: "
+        "no limit on disk in total, threads counted with all others of their user, the "
+        "machine's paths and process numbers in view",
+        problem,
+        weak.VARIABLE,
+    )
+    _in_bubblewrap = False
     return True, ""
 
 
-def _trial() -> tuple[bool, str]:
+def _trial(in_bubblewrap: bool) -> str:
+    """Run a harmless program: why it does not work, empty when it does."""
     if not hasattr(os, "memfd_create") or not hasattr(os, "pidfd_open"):
-        return False, "the sandbox needs Linux"
+        return "the sandbox needs Linux"
+    if problem := seccomp.missing():
+        return problem
     try:
-        bwrap_path()
-        if problem := seccomp.missing():
-            return False, problem
-        cage = Cage(PLAIN)
+        cage = Cage(PLAIN, in_bubblewrap=in_bubblewrap)
         ended = cage.run({"mode": "program", "source": _TRIAL}, b"", Limits())
     except (SandboxUnavailable, SandboxBroken) as error:
-        return False, f"no sandbox on this machine: {error}"
+        return f"no sandbox on this machine: {error}"
     if ended.stdout != b"42\n":
         cage.close()
-        return False, f"a trial program failed in the sandbox: {ended.stderr[-300:]!r}"
+        return f"a trial program failed in the sandbox: {ended.stderr[-300:]!r}"
     _put(cage)
-    return True, ""
+    return ""

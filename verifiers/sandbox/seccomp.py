@@ -15,6 +15,13 @@ _CLONE_THREAD = 0x0001_0000
 _AF_UNIX = 1
 _EPERM, _ENOSYS = 1, 38
 _CTL_OPTIMIZE = 8
+_PR_SET_PDEATHSIG = 1
+_FCNTL = (5, 6, 7, 8, 10, 15, 36, 37, 38, 1024, 1026)
+"""Locks, leases and watches on files that are the machine's, and signals (also SIGKILL) to whom
+the program chooses, sent by the kernel: F_*LK*, F_SETOWN, F_SETSIG, F_SETOWN_EX, F_OFD_*,
+F_SETLEASE, F_NOTIFY."""
+_IOCTL = (0x8901, 0x8902)
+"""FIOSETOWN and SIOCSPGRP: the same by another call."""
 
 ALLOWED = """
 read write readv writev pread64 pwrite64 preadv preadv2 pwritev pwritev2 open openat openat2 creat
@@ -24,10 +31,10 @@ sigaltstack ioctl access faccessat faccessat2 pipe pipe2 select pselect6 poll pp
 epoll_create1 epoll_ctl epoll_wait epoll_pwait epoll_pwait2 eventfd eventfd2 sched_yield dup dup2
 dup3 nanosleep clock_nanosleep clock_gettime clock_getres gettimeofday time times getitimer
 setitimer alarm pause getpid getppid gettid getuid geteuid getgid getegid getresuid getresgid
-getgroups getpgid getpgrp getsid uname fcntl flock fsync fdatasync truncate ftruncate fallocate
+getgroups getpgid getpgrp getsid uname fcntl fsync fdatasync truncate ftruncate fallocate
 fadvise64 getdents getdents64 getcwd chdir fchdir rename renameat renameat2 mkdir mkdirat rmdir
 link linkat unlink unlinkat symlink symlinkat readlink readlinkat chmod fchmod fchmodat fchmodat2
-umask utime utimes utimensat futimesat getrlimit getrusage sysinfo futex set_robust_list
+umask getrlimit getrusage sysinfo futex set_robust_list
 get_robust_list set_tid_address rseq arch_prctl prctl sched_getaffinity sched_getparam
 sched_getscheduler sched_get_priority_max sched_get_priority_min getpriority exit exit_group
 wait4 waitid getrandom membarrier statfs fstatfs copy_file_range sendfile timerfd_create
@@ -74,6 +81,11 @@ def programs() -> tuple[bytes, bytes]:
         program.add_rule(sc.ERRNO(_EPERM), name, sc.Arg(0, sc.NE, OWN_PID))
     program.add_rule(sc.ERRNO(_EPERM), "prlimit64", sc.Arg(0, sc.NE, 0))
     program.add_rule(sc.ERRNO(_EPERM), "pidfd_open")
+    for command in _FCNTL:
+        program.add_rule(sc.ERRNO(_EPERM), "fcntl", sc.Arg(1, sc.EQ, command))
+    for request in _IOCTL:
+        program.add_rule(sc.ERRNO(_EPERM), "ioctl", sc.Arg(1, sc.MASKED_EQ, 0xFFFF_FFFF, request))
+    program.add_rule(sc.ERRNO(_EPERM), "prctl", sc.Arg(0, sc.EQ, _PR_SET_PDEATHSIG))
     return _bytes(guest), _bytes(program)
 
 

@@ -5,7 +5,7 @@ by an abstract socket name: the kernel frees it when its holder ends, however it
 """
 
 import itertools
-import os
+import secrets
 import socket
 
 from verifiers.errors import SandboxUnavailable
@@ -28,7 +28,7 @@ class Slot:
 
 def lease() -> Slot:
     """A user id that no other sandbox on this machine has."""
-    start = os.getpid() % COUNT
+    start = secrets.randbelow(COUNT)  # containers that share user ids do not see each other's names
     for offset in itertools.chain(range(start, COUNT), range(start)):
         holder = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         try:

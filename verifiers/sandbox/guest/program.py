@@ -1,68 +1,21 @@
-"""The fork server inside the sandbox, and the harness of one program.
+"""The harness of one program: a process takes the job, gives up its rights and runs it.
 
-Runs as a script of its own in a bare interpreter; imports nothing of ours. The server
-never reads a job: it only forks and reports how the child ended. The child reads the job
-from a descriptor, gives up its rights and runs it. Expected outputs never come here.
+Expected outputs never come here.
 """
 
-import array
 import atexit
-import ctypes
-import gc
 import io
 import json
 import os
-import resource
-import select
-import signal
-import socket
 import sys
 import threading
 import traceback
 import types
 from typing import Any
 
+from .confine import limit_resources, load_filter
+
 Job = dict[str, Any]
-SCRATCH = "/tmp"
-MAX_LEFTOVERS = 5000
-PR_SET_DUMPABLE, PR_SET_NO_NEW_PRIVS, PR_SET_SECCOMP = 4, 38, 22
-SECCOMP_MODE_FILTER = 2
-
-
-class SockFprog(ctypes.Structure):
-    """struct sock_fprog of the kernel."""
-
-    _fields_ = [("len", ctypes.c_ushort), ("filter", ctypes.c_void_p)]
-
-
-LIBC = ctypes.CDLL(None, use_errno=True)
-
-
-def prctl(*args: Any) -> None:
-    """The system call, failing loudly."""
-    if LIBC.prctl(*args) != 0:
-        raise OSError(ctypes.get_errno(), f"prctl{args[:2]}")
-
-
-def load_filter(bpf: bytes, placeholder: int) -> None:
-    """Put a system call filter in force, with this process's id in the placeholder's stead."""
-    code = array.array("I", bpf)
-    pid = os.getpid()
-    for i in range(1, len(code), 2):
-        if code[i] == placeholder:
-            code[i] = pid
-    address, _ = code.buffer_info()
-    prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
-    prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, ctypes.byref(SockFprog(len(code) // 2, address)))
-
-
-def limit_resources(limits: dict[str, int]) -> None:
-    """Hard limits of one test; nothing can raise them again."""
-    for name, value in limits.items():
-        resource.setrlimit(getattr(resource, name), (value, value))
-
-
-# The child: one program.
 
 
 def read_all(fd: int) -> bytes:
@@ -202,7 +155,7 @@ def exit_status(error: SystemExit) -> int:
     return 1
 
 
-def child(fds: list[int], bpf: bytes, placeholder: int) -> None:
+def child(fds: list[int], settings: Any) -> None:
     """Become the program; never returns."""
     leave = os._exit
     status = 1
@@ -216,11 +169,11 @@ def child(fds: list[int], bpf: bytes, placeholder: int) -> None:
         if job["mode"] != "program":
             keep = os.dup2(result, 3, inheritable=False)
         os.closerange(4 if keep == 3 else 3, 65536)
-        os.chdir(SCRATCH)
+        os.chdir(settings.scratch)
         sys.argv = ["main.py"]
         fresh_streams()
         limit_resources(job["limits"])
-        load_filter(bpf, placeholder)
+        load_filter(settings.program_filter, settings.placeholder)
         try:
             if job["mode"] == "program":
                 run_program(job)
@@ -238,107 +191,3 @@ def child(fds: list[int], bpf: bytes, placeholder: int) -> None:
         traceback.print_exc(limit=5)
     finally:
         leave(status)
-
-
-# The server.
-
-
-def clean_scratch() -> bool:
-    """Remove what the last program left; False when it left too much to bother."""
-    try:
-        if os.stat(SCRATCH).st_uid == os.getuid():
-            os.chmod(SCRATCH, 0o777)
-        pending, seen, directories = [SCRATCH], 0, []
-        while pending:
-            path = pending.pop()
-            with os.scandir(path) as entries:
-                for entry in entries:
-                    seen += 1
-                    if seen > MAX_LEFTOVERS:
-                        return False
-                    if entry.is_dir(follow_symlinks=False):
-                        os.chmod(entry.path, 0o700)
-                        pending.append(entry.path)
-                        directories.append(entry.path)
-                    else:
-                        os.unlink(entry.path)
-        for path in reversed(directories):
-            os.rmdir(path)
-    except OSError:
-        return False
-    return True
-
-
-def reply(control: socket.socket, message: Any) -> None:
-    """One line of JSON to the outside."""
-    control.sendall(json.dumps(message).encode("ascii") + b"\n")
-
-
-def run_one(control: socket.socket, fds: list[int], bpf: bytes, placeholder: int) -> None:
-    """Fork the program, wait for it, report how it ended."""
-    pid = os.fork()
-    if pid == 0:
-        control.close()
-        child(fds, bpf, placeholder)
-    for fd in fds:
-        os.close(fd)
-    watch = os.pidfd_open(pid)
-    killed = False
-    try:
-        while True:
-            sources = [watch] if killed else [control.fileno(), watch]
-            if watch in select.select(sources, [], [])[0]:
-                break
-            # Any word now means "kill it"; end of file means that the owner is gone.
-            if not control.recv(1):
-                os._exit(0)
-            os.kill(pid, signal.SIGKILL)
-            killed = True
-    finally:
-        os.close(watch)
-    _, status, usage = os.wait4(pid, 0)
-    reply(
-        control,
-        {
-            "exit": os.waitstatus_to_exitcode(status),
-            "cpu": usage.ru_utime + usage.ru_stime,
-            "rss_kib": usage.ru_maxrss,
-            "clean": clean_scratch(),
-        },
-    )
-
-
-def serve(control: socket.socket, bpf: bytes, placeholder: int) -> None:
-    """Run programs one after the other until the owner closes the line."""
-    reply(control, {"ready": True})
-    while True:
-        data, fds, _, _ = socket.recv_fds(control, 1, 5)
-        if not data:
-            return
-        if data == b"R" and len(fds) == 5:
-            run_one(control, fds, bpf, placeholder)
-
-
-def main(argv: list[str]) -> None:
-    """argv: control fd, filter fd, placeholder, uid to become (or -1), packages to preload."""
-    control_fd, filter_fd, placeholder, uid = (int(text) for text in argv[1:5])
-    filters = read_all(filter_fd)
-    middle = 4 + int.from_bytes(filters[:4], "little")
-    if uid >= 0:
-        os.setgroups([])
-        os.setresgid(uid, uid, uid)
-        os.setresuid(uid, uid, uid)
-    prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)
-    os.umask(0o022)
-    if argv[5:]:
-        sys.path.append("/packages")
-        for name in argv[6:]:
-            __import__(name)
-    gc.collect()
-    gc.freeze()  # a fork then shares more pages with the server
-    load_filter(filters[4:middle], placeholder)
-    serve(socket.socket(fileno=control_fd), filters[middle:], placeholder)
-
-
-if __name__ == "__main__":
-    main(sys.argv)

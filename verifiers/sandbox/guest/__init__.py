@@ -1,0 +1,1 @@
+"""What runs inside the sandbox, as `python -m guest` in a bare interpreter."""
