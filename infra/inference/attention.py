@@ -40,8 +40,7 @@ def grouped_attention(
     return out.reshape(batch, 1, heads, value.shape[3]), None
 
 
-def register() -> str:
-    """Make the function known to transformers; gives its name."""
+def register() -> None:
+    """Make the function known to transformers by its name."""
     AttentionInterface.register(NAME, grouped_attention)
     AttentionMaskInterface.register(NAME, sdpa_mask)
-    return NAME

@@ -20,6 +20,8 @@ from infra.inference.errors import EngineUnsupported
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 LAYER_TYPES = {"full_attention", "sliding_attention"}
+ATTENTIONS = (attention.NAME, "sdpa", "eager")
+"""Attention functions; the first is the engine's own, and what a node runs."""
 
 
 @dataclass
@@ -42,10 +44,13 @@ class CausalModel:
         return out.float()
 
 
-def load(model_dir: Path, model_id: str, dtype: str) -> CausalModel:
+def load(model_dir: Path, model_id: str, dtype: str, kernel: str) -> CausalModel:
     """Read the weights of `model_dir` and check that this engine can prove the model."""
     if dtype not in DTYPES:
         raise EngineUnsupported(model_id, f"dtype {dtype!r} is none of {', '.join(DTYPES)}")
+    if kernel not in ATTENTIONS:
+        raise EngineUnsupported(model_id, f"attention {kernel!r} is none of {ATTENTIONS}")
+    attention.register()
     config = AutoConfig.from_pretrained(model_dir, local_files_only=True)
     odd = set(getattr(config, "layer_types", None) or ()) - LAYER_TYPES
     if odd:
@@ -57,7 +62,7 @@ def load(model_dir: Path, model_id: str, dtype: str) -> CausalModel:
         dtype=DTYPES[dtype],
         local_files_only=True,
         use_safetensors=True,
-        attn_implementation=attention.register(),
+        attn_implementation=kernel,
     ).eval()
     body, head = model.base_model, model.get_output_embeddings()
     _check_split(model, body, head, model_id)

@@ -1,4 +1,6 @@
-"""What the model would have computed for given outputs: one forward pass, no decoding.
+"""What the model would have computed for given outputs: no decoding.
+
+One forward pass, or, to see what other honest ways of computing give, several over a cache.
 
 Invariants: padding is on the right, where causal attention cannot see it, so no mask is needed and
 a row's result does not depend on the padding. The head runs on output rows only.
@@ -8,6 +10,7 @@ from collections.abc import Sequence
 
 import torch
 from torch import Tensor
+from transformers.cache_utils import DynamicCache
 
 from infra.inference.decoding import PREFILL_TOKENS, group_ends
 from infra.inference.errors import BadItem
@@ -15,8 +18,13 @@ from infra.inference.loading import CausalModel
 from infra.inference.protocol import Item
 
 
-def prefill(model: CausalModel, items: Sequence[Item]) -> list[tuple[Tensor, Tensor]]:
-    """Hidden states (bfloat16) and logits (float32) of the output rows of each item, in order."""
+def prefill(
+    model: CausalModel, items: Sequence[Item], step: int | None = None
+) -> list[tuple[Tensor, Tensor]]:
+    """Hidden states (bfloat16) and logits (float32) of the output rows of each item, in order.
+
+    `step` is the number of tokens that a forward pass reads of each text; None reads all at once.
+    """
     for at, (prompt, output) in enumerate(items):
         problem = item_problem(model, prompt, output)
         if problem:
@@ -27,9 +35,10 @@ def prefill(model: CausalModel, items: Sequence[Item]) -> list[tuple[Tensor, Ten
         (at for at, (_, output) in enumerate(items) if output), key=lambda at: lengths[at]
     )
     first = 0
-    for end in group_ends([lengths[at] for at in order], PREFILL_TOKENS) if order else []:
+    widths = [min(lengths[at], step or lengths[at]) for at in order]
+    for end in group_ends(widths, PREFILL_TOKENS) if order else []:
         group = order[first:end]
-        hidden = _last_hidden(model, [items[at] for at in group])
+        hidden = _last_hidden(model, [items[at] for at in group], step)
         for at, rows in zip(group, hidden, strict=True):
             results[at] = (rows.to(torch.bfloat16), model.logits(rows))
         first = end
@@ -40,13 +49,23 @@ def prefill(model: CausalModel, items: Sequence[Item]) -> list[tuple[Tensor, Ten
     return [results.get(at, nothing) for at in range(len(items))]
 
 
-def _last_hidden(model: CausalModel, items: Sequence[Item]) -> list[Tensor]:
+def _last_hidden(model: CausalModel, items: Sequence[Item], step: int | None) -> list[Tensor]:
     """Hidden rows that produced the output tokens of each item."""
     texts = [[*prompt, *output[:-1]] for prompt, output in items]
     ids = torch.zeros((len(texts), max(map(len, texts))), dtype=torch.int64)
     for at, text in enumerate(texts):
         ids[at, : len(text)] = torch.tensor(text)
-    hidden = model.body(input_ids=ids, use_cache=False).last_hidden_state
+    if step is None:
+        hidden = model.body(input_ids=ids, use_cache=False).last_hidden_state
+    else:
+        cache = DynamicCache()
+        hidden = torch.cat(
+            [
+                model.body(input_ids=part, past_key_values=cache, use_cache=True).last_hidden_state
+                for part in torch.split(ids, step, dim=1)
+            ],
+            dim=1,
+        )
     return [
         hidden[at, len(prompt) - 1 : len(prompt) + len(output) - 1]
         for at, (prompt, output) in enumerate(items)

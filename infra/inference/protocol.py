@@ -89,6 +89,8 @@ class Engine(Protocol):
     model_id: str
     revision: str
     name: str
+    environment: str
+    """What it runs on: `engine|processor|dtype|attention`; see `infra.inference.environment`."""
     eos_ids: frozenset[int]
     """Tokens that end a completion."""
 

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from infra.inference import loading
 from infra.inference.decoding import Decoding, Row
+from infra.inference.environment import environment
 from infra.inference.errors import EngineClosed
 from infra.inference.prefill import ids_problem, prefill
 from infra.inference.prompts import ChatTokenizer, StopWatcher
@@ -41,13 +42,17 @@ class TransformersEngine:
         revision: str,
         dtype: str = "float32",
         threads: int = 1,
+        attention: str = loading.ATTENTIONS[0],
     ):
         # One thread per engine process: small products wait at each barrier on a busy machine.
         torch.set_num_threads(threads)
         self.model_id = model_id
         self.revision = revision
         self._tokenizer = ChatTokenizer(Path(model_dir), model_id)
-        self._model: loading.CausalModel | None = loading.load(Path(model_dir), model_id, dtype)
+        self._model: loading.CausalModel | None = loading.load(
+            Path(model_dir), model_id, dtype, attention
+        )
+        self.environment = environment(self.name, dtype, attention)
         self.eos_ids = self._model.eos_ids | self._tokenizer.eos_ids
 
     @property
@@ -106,9 +111,15 @@ class TransformersEngine:
         return [done[request.trace_id] for request in batch]
 
     @torch.inference_mode()
-    def prefill(self, items: Sequence[Item]) -> list[tuple[Tensor, Tensor]]:
-        """Hidden states and logits of given outputs; BadItem names an item that cannot run."""
-        return prefill(self._loaded(), items)
+    def prefill(
+        self, items: Sequence[Item], step: int | None = None
+    ) -> list[tuple[Tensor, Tensor]]:
+        """Hidden states and logits of given outputs; BadItem names an item that cannot run.
+
+        With `step` the texts are read that many tokens at a time over a cache: chunked prefill,
+        and with 1 the products of decoding.
+        """
+        return prefill(self._loaded(), items, step)
 
     def close(self) -> None:
         """Free the weights."""

@@ -83,3 +83,16 @@ def test_items_that_cannot_run_are_named(
 
 def test_no_items(engine: TransformersEngine) -> None:
     assert engine.prefill([]) == []
+
+
+@pytest.mark.parametrize("step", [1, 5, 32])
+def test_reading_over_a_cache_gives_what_one_pass_gives(
+    engine: TransformersEngine, step: int
+) -> None:
+    items = [(list(range(6, 6 + n)), list(range(40, 40 + 3 * n))) for n in (1, 4, 9)]
+    for (hidden, logits), (whole, expected) in zip(
+        engine.prefill(items, step), engine.prefill(items), strict=True
+    ):
+        assert hidden.shape == whole.shape
+        torch.testing.assert_close(hidden.float(), whole.float(), rtol=0.01, atol=0.01)
+        torch.testing.assert_close(logits, expected, rtol=1e-4, atol=1e-4)
