@@ -5,7 +5,7 @@
 
 from verifiers.errors import UnknownTaskType, VerifiersError
 from verifiers.pool import score_many
-from verifiers.registry import is_binary, task_types
+from verifiers.registry import is_binary, missing, task_types
 from verifiers.result import Score
 from verifiers.scoring import score
 from verifiers.selftest import self_test
@@ -15,6 +15,7 @@ __all__ = [
     "UnknownTaskType",
     "VerifiersError",
     "is_binary",
+    "missing",
     "score",
     "score_many",
     "self_test",

@@ -20,7 +20,9 @@ from verifiers.kinds import (
     git_diff,
     ifeval,
     json_answer,
+    llm_judge,
     math,
+    null_reward,
     pydantic_adherence,
     reasoning_gym,
     reverse_text,
@@ -50,6 +52,8 @@ KINDS: tuple[Kind, ...] = (
     formatask.KIND,
     git_diff.KIND,
     reverse_text.KIND,
+    llm_judge.KIND,
+    null_reward.KIND,
 )
 _BY_TYPE = {task_type: kind for kind in KINDS for task_type in kind.task_types}
 
@@ -71,14 +75,20 @@ def is_binary(task_type: str) -> bool:
     return kind_of(task_type).binary
 
 
+def missing(task_type: str) -> str:
+    """Why no row of this task type can be scored on this machine; empty when they can."""
+    return kind_of(task_type).missing()
+
+
 def config_hash(kind: Kind, require_think: bool = False) -> str:
     """Hash over what may change a verdict of the kind besides the input."""
+    own = kind.settings() if callable(kind.settings) else kind.settings
     settings = {
         "kind": kind.name,
         "version": kind.version,
         "time_limit": kind.time_limit,
         "require_think": require_think,
-        **kind.settings,
+        **own,
     }
     text = json.dumps(settings, sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -1,7 +1,7 @@
 """The gold self-test: a task whose verifier rejects its gold, or takes garbage, is set aside.
 
-Rewards of such a task would teach nonsense. Where the machine has no sandbox, kinds that need one
-cannot be tested; they stay, and their metadata says so.
+Rewards of such a task would teach nonsense. Where the machine lacks what a kind needs (a sandbox, a
+judge, a GPU), its tasks cannot be tested; they stay, and their metadata says so.
 """
 
 from collections.abc import Sequence
@@ -11,7 +11,6 @@ from typing import Any
 
 import verifiers
 from verifiers import Score
-from verifiers.sandbox import availability
 
 GARBAGE = ("", "Blorp, QUX zzv; 17 Wibble frop.")
 """Nothing, and a text that no sensible task wants: it mixes letter cases and holds a comma."""
@@ -30,9 +29,6 @@ tried, so a model that never ends, or takes anything, would not show."""
 SOFT_PASS = 0.7
 """Kinds with partial credit pass above this; binary ones at exactly 1."""
 
-SANDBOXED = ("prime_rl_code", "pydantic_adherance", "pydantic_adherence")
-"""Kinds whose verifier runs code that came with the row or the answer."""
-
 Task = dict[str, Any]
 
 
@@ -46,11 +42,9 @@ class Verdict:
 
 def check(tasks: Sequence[Task], workers: int | None = None) -> list[Verdict]:
     """One verdict per task. What failed by the machine's fault is tried a second time."""
-    works, why_not = availability()
-    verdicts = [Verdict(True, f"untested: {why_not}")] * len(tasks)
-    pending = [
-        place for place, task in enumerate(tasks) if works or task["task_type"] not in SANDBOXED
-    ]
+    lacking = {name: verifiers.missing(name) for name in {task["task_type"] for task in tasks}}
+    verdicts = [Verdict(True, f"untested: {lacking[task['task_type']]}") for task in tasks]
+    pending = [place for place, task in enumerate(tasks) if not lacking[task["task_type"]]]
     for _ in range(2):
         if not pending:
             break

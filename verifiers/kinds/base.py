@@ -26,6 +26,11 @@ def always_quick(answer: str, info: Info) -> bool:
     return True
 
 
+def always_there() -> str:
+    """The kind needs nothing that a machine might lack."""
+    return ""
+
+
 def short_texts(answer: str, info: Info) -> bool:
     """Character-wise difflib is quadratic: judge in the caller's process only small texts."""
     return len(answer) <= 3000 and sum(len(v) for v in info.values() if isinstance(v, str)) <= 3000
@@ -47,7 +52,10 @@ class Kind:
     """The judge keeps its own deadlines (the sandboxed kinds)."""
     reports_phase: bool = False
     """The judge reports when it is done with the truth, so that a kill blames the right side."""
-    settings: Mapping[str, Any] = field(default_factory=dict)
+    settings: Mapping[str, Any] | Callable[[], Mapping[str, Any]] = field(default_factory=dict)
+    """A function where the environment of the process decides."""
+    missing: Callable[[], str] = always_there
+    """What this machine lacks to judge any row of the kind, and the next step; empty: nothing."""
     self_tests: tuple[tuple[str, Info, float | None], ...] = ()
     """(completion, verification_info, expected score) run at start-up."""
 

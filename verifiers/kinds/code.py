@@ -196,6 +196,7 @@ KIND = Kind(
     binary=True,
     judge=_judge,
     self_limiting=True,
+    missing=lambda: run.availability()[1],
     settings={
         "cpu_seconds": cage.CPU_SECONDS,
         "wall_seconds": cage.WALL_SECONDS,

@@ -52,6 +52,7 @@ KIND = Kind(
     binary=True,
     judge=_judge,
     self_limiting=True,
+    missing=lambda: run.availability()[1],
     self_tests=(
         ('{"n": "5"}', _ROW, 1.0),
         ('{"n": "x"}', _ROW, 0.0),

@@ -8,6 +8,7 @@ from tasks.collect import goldtest
 from tasks.collect.makers import MAKERS
 from tasks.collect.makers._constraints import CONSTRAINTS
 from tasks.collect.rows import Raw, to_task
+from verifiers.sandbox import run
 
 
 def _task(task_type, prompt, info, **more):
@@ -55,7 +56,7 @@ def test_without_a_gold_only_garbage_is_tried():
 
 def test_without_a_sandbox_code_stays_and_is_marked(monkeypatch):
     # The one thing that cannot be real on a machine that has a sandbox.
-    monkeypatch.setattr(goldtest, "availability", lambda: (False, "no user namespaces"))
+    monkeypatch.setattr(run, "availability", lambda: (False, "no user namespaces"))
     model = to_task(Raw(MAKERS["pydantic_adherance"](0, 0), "test"))
     sums = _task("verifiable_math", "1+1?", {"ground_truth": "2"})
     assert [v.outcome for v in _outcomes(model, sums)] == [
