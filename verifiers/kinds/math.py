@@ -142,7 +142,7 @@ def _quick(answer: str, info: Info) -> bool:
 
 KIND = Kind(
     name="math",
-    version=1,
+    version=2,
     task_types=("verifiable_math",),
     binary=True,
     judge=_judge,

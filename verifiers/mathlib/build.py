@@ -16,6 +16,7 @@ _FUNCTIONS = {
         "factorial binomial floor ceiling Abs gcd lcm"
     ).split()
 }
+_SERIES = {"sum": sympy.Sum, "prod": sympy.Product}
 _FUNCTIONS |= {"max": sympy.Max, "min": sympy.Min, "log": sympy.log}
 _ANGLES = frozenset("sin cos tan cot sec csc".split())
 _CONSTANTS = {"pi": sympy.pi, "e": sympy.E, "i": sympy.I, "oo": sympy.oo}
@@ -43,9 +44,9 @@ def expression(node: Node) -> Any:
     args = [expression(arg) for arg in node.args]
     if kind == "add":
         return sympy.Add(*args)
-    if kind == "mul":
+    if kind in ("mul", "apply"):
         return sympy.Mul(*args)
-    if kind == "div":
+    if kind in ("div", "ratio"):
         if args[1] == 0:
             raise Unparsable("a division by zero")
         return args[0] / args[1]
@@ -65,6 +66,11 @@ def _call(node: Node) -> Any:
     if name in _ANGLES:
         rest = [_radians(arg) for arg in rest]
     args = [expression(arg) for arg in rest]
+    if name in _SERIES:
+        index, low, high, term = args
+        if any(index.name in symbol.name.partition("_")[2] for symbol in term.free_symbols):
+            return sympy.Function(name)(*args)  # terms like a_k, which have no value
+        return _SERIES[name](term, (index, low, high)).doit()
     function = _FUNCTIONS.get(name)
     if function is None:
         raise Unparsable(f"function {name}")

@@ -7,13 +7,12 @@ list (`3, 5` or "3 or 5") is the set of its items, and stands for a tuple of the
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 
+from verifiers.mathlib import matrices, relations
 from verifiers.mathlib.errors import Unparsable
 from verifiers.mathlib.exact import rational
-from verifiers.mathlib.nodes import STRUCTURES, Node
+from verifiers.mathlib.nodes import INFINITY, MINUS_INFINITY, STRUCTURES, Node
 
-_FLIP = {"<": ">", ">": "<", "<=": ">=", ">=": "<=", "=": "=", "!=": "!="}
-_INFINITY = Node("const", ("oo",))
-_MINUS_INFINITY = Node("neg", (_INFINITY,))
+_REGIONS = frozenset(("interval", "union", "tuple"))
 
 
 def equal(truth: Node, answer: Node) -> bool:
@@ -28,20 +27,12 @@ def equal(truth: Node, answer: Node) -> bool:
 
 def _value_of(node: Node, other: Node) -> Node:
     """`x = 7` stands for 7 where the other side is no relation; `x in S` for S."""
-    if node.kind == "rel" and other.kind != "rel" and len(node.args) == 3:
-        left, sign, right = node.args
-        if sign == "in" or (sign == "=" and _names_something(left)):
-            return _value_of(right, other)
+    if node.kind == "rel" and other.kind != "rel":
+        value = relations.value(node, equal)
+        return node if value is None else _value_of(value, other)
     if node.kind in ("set", "list") and len(node.args) == 1 and other.kind not in ("set", "list"):
         return node.args[0]  # type: ignore[no-any-return]
-    return node
-
-
-def _names_something(node: Node) -> bool:
-    """A symbol, something like f(x), or a tuple of symbols."""
-    if (node.kind == "mul" and len(node.args) == 2) or node.kind == "tuple":
-        return all(arg.kind == "sym" for arg in node.args)
-    return node.kind == "sym"
+    return matrices.settle(node)
 
 
 def _values(truth: Node, answer: Node) -> bool:
@@ -68,13 +59,17 @@ def _structures(truth: Node, answer: Node) -> bool:
     a, b = truth.kind, answer.kind
     if "text" in (a, b) or "field" in (a, b):
         return _texts(truth, answer)
+    if a == b == "rel":
+        return relations.equal(truth, answer, equal)
     if a == "rel" or b == "rel":
-        return _relations(truth, answer)
+        relation, other = (truth, answer) if a == "rel" else (answer, truth)
+        region = relations.region(relation) if other.kind in _REGIONS else None
+        return region is not None and _same_region(region, other)
     if {a, b} <= {"set", "list"}:
         return _same_set(truth.args, answer.args)
     if {a, b} <= {"tuple", "list"}:
         return _same_sequence(truth.args, answer.args, equal)
-    if {a, b} <= {"interval", "union", "tuple", "set"}:
+    if {a, b} <= {*_REGIONS, "set"}:
         return _same_region(truth, answer)
     if a == b == "matrix":
         return _same_sequence(truth.args, answer.args, equal)
@@ -83,8 +78,8 @@ def _structures(truth: Node, answer: Node) -> bool:
 
 def _all_reals(node: Node, other: Node) -> Node:
     """R as an interval, where the other side is one."""
-    if node == Node("field", ("R",)) and other.kind in ("interval", "union", "tuple"):
-        return Node("interval", (_MINUS_INFINITY, _INFINITY, True, True))
+    if node == Node("field", ("R",)) and other.kind in _REGIONS:
+        return Node("interval", (MINUS_INFINITY, INFINITY, True, True))
     return node
 
 
@@ -171,63 +166,3 @@ def _merged(a: list[Node], b: list[Node]) -> bool:
         return bool(region(a) == region(b))
     except (Unparsable, ValueError, TypeError):
         return False
-
-
-def _relations(truth: Node, answer: Node) -> bool:
-    if truth.kind == "rel" and answer.kind == "rel":
-        mine, theirs = _links(truth), _links(answer)
-        return (
-            len(mine) == len(theirs)
-            and all(any(_same_link(x, y) for y in theirs) for x in mine)
-            and all(any(_same_link(x, y) for x in mine) for y in theirs)
-        )
-    relation, other = (truth, answer) if truth.kind == "rel" else (answer, truth)
-    if other.kind in ("interval", "union", "tuple"):
-        interval = _solved(relation)
-        return interval is not None and _same_region(interval, other)
-    return False
-
-
-def _links(node: Node) -> list[tuple[Node, str, Node]]:
-    """The relations of a chain, each turned so that it reads =, !=, < or <=."""
-    links = []
-    for i in range(0, len(node.args) - 2, 2):
-        left, sign, right = node.args[i : i + 3]
-        if sign in (">", ">="):
-            left, sign, right = right, _FLIP[sign], left
-        links.append((left, sign, right))
-    return links
-
-
-def _same_link(a: tuple[Node, str, Node], b: tuple[Node, str, Node]) -> bool:
-    if a[1] != b[1]:
-        return False
-    if equal(a[0], b[0]) and equal(a[2], b[2]):
-        return True
-    if a[1] == "in" or any(side.kind in STRUCTURES for side in (a[0], a[2], b[0], b[2])):
-        return False
-    from verifiers.mathlib.build import expression
-    from verifiers.mathlib.equality import proportional
-
-    left = expression(a[0]) - expression(a[2])
-    right = expression(b[0]) - expression(b[2])
-    return proportional(left, right, positive=a[1] in ("<", "<="))
-
-
-def _solved(node: Node) -> Node | None:
-    """The interval of `a < x <= b` or `x > a`."""
-    bounds: list[Node] = [_MINUS_INFINITY, _INFINITY]
-    opened = [True, True]
-    names = set()
-    for left, sign, right in _links(node):
-        if sign not in ("<", "<="):
-            return None
-        if right.kind == "sym" and left.kind not in STRUCTURES:
-            names.add(right)
-            bounds[0], opened[0] = left, sign == "<"
-        elif left.kind == "sym" and right.kind not in STRUCTURES:
-            names.add(left)
-            bounds[1], opened[1] = right, sign == "<"
-        else:
-            return None
-    return Node("interval", (*bounds, *opened)) if len(names) == 1 else None

@@ -15,6 +15,7 @@ class Cursor:
         self._at = 0
         self._depth = 0
         self._bars = 0
+        self._sets = 0
 
     @property
     def _next(self) -> Token:

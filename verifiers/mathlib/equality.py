@@ -22,9 +22,17 @@ _POINTS = (
 )
 
 
+_UNFINISHED = (sympy.Sum, sympy.Product, sympy.Integral, sympy.Limit, sympy.Derivative)
+
+
+def _unfinished(value: Any) -> bool:
+    """True for what sympy could not work out: its numeric values of such things prove nothing."""
+    return bool(value.has(*_UNFINISHED))
+
+
 def is_zero(value: Any) -> bool:
     """True when a number is zero."""
-    if value.is_Rational:
+    if value.is_Rational or _unfinished(value):
         return bool(value == 0)
     if value.has(sympy.nan, sympy.zoo, sympy.oo, -sympy.oo):
         return False
@@ -99,6 +107,8 @@ def functions_equal(a: Any, b: Any) -> bool:
     """Equality of two expressions as real functions of their symbols."""
     if a == b:
         return True
+    if _unfinished(a) or _unfinished(b):
+        return bool(sympy.simplify(a - b) == 0)
     agreed = 0
     for point in sample_points(a.free_symbols | b.free_symbols):
         left, right = _at(a, point), _at(b, point)

@@ -85,7 +85,7 @@ def rational(node: Node) -> Fraction | None:
     if kind == "pct":
         value = rational(node.args[0])
         return None if value is None else value / 100
-    if kind not in ("add", "mul", "div", "pow", "func"):
+    if kind not in ("add", "mul", "div", "ratio", "pow", "func"):
         return None
     values: list[Fraction] = []
     for arg in node.args[1:] if kind == "func" else node.args:
@@ -103,7 +103,7 @@ def rational(node: Node) -> Fraction | None:
         for value in values:
             product = _checked(product * value)
         return product
-    if kind == "div":
+    if kind in ("div", "ratio"):
         return None if values[1] == 0 else _checked(values[0] / values[1])
     if kind == "pow":
         return power(values[0], values[1])

@@ -8,15 +8,14 @@ import re
 from abc import abstractmethod
 from fractions import Fraction
 
-from verifiers.mathlib.cursor import MAX_DEPTH, Cursor
+from verifiers.mathlib.cursor import MAX_DEPTH
 from verifiers.mathlib.errors import Unparsable
 from verifiers.mathlib.nodes import Node, num
+from verifiers.mathlib.numerals import Numerals
 from verifiers.mathlib.tokens import Token
 
-_STARTS = frozenset(
-    ("num", "sym", "const", "func", "(", "frac", "binom", "root", "{", "lfloor", "lceil")
-)
-_SIMPLE = _STARTS - {"func", "("}
+_STARTS = frozenset("num sym const func ( frac binom root { lfloor lceil env sum prod".split())
+_SIMPLE = _STARTS - {"func", "(", "env", "sum", "prod"}
 _ARC = {
     "sin": "asin",
     "cos": "acos",
@@ -36,7 +35,7 @@ _NO_UNIT = frozenset(
 )
 
 
-class Expressions(Cursor):
+class Expressions(Numerals):
     """All that has a value."""
 
     @abstractmethod
@@ -180,7 +179,9 @@ class Expressions(Cursor):
             case "num":
                 return self._number()
             case "sym":
-                return self._symbol()
+                return self._applied(self._symbol())
+            case "sum" | "prod":
+                return self._series()
             case "const" | "field" | "text":
                 self._take()
                 if token.kind == "text" and len(token.value) == 1:
@@ -224,35 +225,6 @@ class Expressions(Cursor):
                 return Node("func", ("floor" if token.kind == "lfloor" else "ceiling", inner))
         raise Unparsable(f"found {token.kind} {token.value[:20]}, expected a value")
 
-    def _number(self) -> Node:
-        text = self._take("num").value
-        if self._next.kind == "overline" and "." in text:
-            return self._repeating(text)
-        text = text.rstrip(".")
-        if self._next.kind == "_":
-            self._take()
-            base = self._argument()
-            if base.kind != "num" or "." in text or not 2 <= base.args[0] <= 10:
-                raise Unparsable("a number with an odd index")
-            try:
-                return num(int(text, int(base.args[0])))
-            except ValueError as error:
-                raise Unparsable("a digit that the base does not have") from error
-        if len(text) > 4000:
-            return num(_long(text))
-        return num(text)
-
-    def _repeating(self, text: str) -> Node:
-        self._take("overline")
-        self._take("{")
-        period = self._take("num").value
-        self._take("}")
-        if not period.isdigit():
-            raise Unparsable("an odd period")
-        places = len(text.split(".")[1])
-        tail = Fraction(int(period), (10 ** len(period) - 1) * 10**places)
-        return num(Fraction(text.rstrip(".")) + tail)
-
     def _symbol(self) -> Node:
         name = self._take("sym").value
         while self._accept("'"):
@@ -264,6 +236,41 @@ class Expressions(Cursor):
                 "{}"
             )
         return Node("sym", (name,))
+
+    def _applied(self, name: Node) -> Node:
+        """`f(x)`, where the brackets hold one symbol or number only; else the name as it is."""
+        if (
+            self._next.kind != "("
+            or self._peek(1).kind not in ("sym", "num")
+            or self._peek(2).kind != ")"
+            or self._peek(3).kind in ("^", "!")
+        ):
+            return name
+        self._take()
+        argument = self._symbol() if self._next.kind == "sym" else self._number()
+        self._take(")")
+        return Node("apply", (name, argument))
+
+    def _series(self) -> Node:
+        r"""`\sum_{k=a}^{b} term`; the term reaches to the next plus or minus."""
+        kind = self._take().kind
+        self._take("_")
+        self._take("{")
+        if self._next == Token("const", "i"):  # an index, and no imaginary unit from here on
+            index = Token("sym", "i")
+            self._tokens = [index if t == Token("const", "i") else t for t in self._tokens]
+        variable = self._symbol()
+        self._take("=")
+        low = self._sum()
+        self._take("}")
+        self._take("^")
+        high = self._argument()
+        self._depth += 1
+        if self._depth > MAX_DEPTH:
+            raise Unparsable(f"nested deeper than {MAX_DEPTH}")
+        term = self._product()
+        self._depth -= 1
+        return Node("func", (kind, variable, low, high, term))
 
     def _argument(self) -> Node:
         r"""One LaTeX argument: a group or a single token; `\frac12` takes one digit each."""
@@ -333,17 +340,3 @@ class Expressions(Cursor):
         if not factors:
             raise Unparsable("a function without an argument")
         return (self._times(factors),)
-
-
-def _long(text: str) -> Fraction:
-    """A number beyond Python's limit on digits, by halves."""
-
-    def integer(digits: str) -> int:
-        if len(digits) <= 2000:
-            return int(digits or "0")
-        half = len(digits) // 2
-        shift: int = 10 ** (len(digits) - half)
-        return integer(digits[:half]) * shift + integer(digits[half:])
-
-    whole, _, part = text.partition(".")
-    return Fraction(integer(whole + part), 10 ** len(part))

@@ -10,9 +10,11 @@ from fractions import Fraction
 from verifiers.mathlib.errors import Unparsable
 from verifiers.mathlib.expressions import Expressions
 from verifiers.mathlib.nodes import Node, choose, has_choice, num
-from verifiers.mathlib.tokens import tokenize
+from verifiers.mathlib.tokens import Token, tokenize
 
 _RATIO = re.compile(r"\s*\d{1,50}(?:\s*:\s*\d{1,50}){1,20}\s*")
+_OPENING = frozenset(("(", "[", "{", "lset"))
+_CLOSING = frozenset((")", "]", "}", "rset"))
 _RELATIONS = frozenset(("=", "<", ">", "<=", ">=", "!=", "in"))
 
 
@@ -20,15 +22,30 @@ class Parser(Expressions):
     """One text; `answer` is the entry."""
 
     def answer(self) -> Node:
-        """The whole text."""
-        node = self._items("list", "end")
+        """The whole text. Semicolons part groups: `p=5, q=2; p=7, q=2` lists two pairs."""
+        if not {",", ";"} <= self._top_level():
+            node = self._items("list", "end")
+        else:
+            groups = [self._items("list", ";", "end")]
+            while self._accept(";"):
+                groups.append(self._items("list", ";", "end"))
+            node = Node("list", tuple(groups))
         self._take("end")
         return node
+
+    def _top_level(self) -> set[str]:
+        """The kinds of token outside of all brackets."""
+        depth, kinds = 0, set()
+        for token in self._tokens:
+            depth += (token.kind in _OPENING) - (token.kind in _CLOSING)
+            if depth == 0:
+                kinds.add(token.kind)
+        return kinds
 
     def _items(self, kind: str, *ends: str) -> Node:
         """Items apart by commas or words; a single one is no list."""
         items = [self._relation()]
-        while self._accept(",", ";", "sep"):
+        while self._next.kind not in ends and self._accept(",", ";", "sep"):
             self._accept("sep")  # "a, and b"
             if self._next.kind in ends:
                 break
@@ -36,11 +53,29 @@ class Parser(Expressions):
         return items[0] if len(items) == 1 and kind == "list" else Node(kind, tuple(items))
 
     def _relation(self) -> Node:
-        parts: list[Node | str] = [self._union()]
+        self._accept("approx")
+        parts: list[Node | str] = [self._ratio()]
         while self._next.kind in _RELATIONS:
             parts.append(self._take().kind)
-            parts.append(self._union())
+            parts.append(self._ratio())
+        if self._next.kind == "approx":
+            self._approximation(parts)
         return Node("rel", tuple(parts)) if len(parts) > 1 else self._only(parts)
+
+    def _approximation(self, parts: list[Node | str]) -> None:
+        """What follows a value behind `\\approx` says the same less exactly; a name gets it."""
+        named = len(parts) == 1 and self._only(parts).kind in ("sym", "apply")
+        while self._accept("approx"):
+            value = self._ratio()
+            if named:
+                parts += ["=", value]
+                named = False
+
+    def _ratio(self) -> Node:
+        left = self._union()
+        if self._sets or not self._accept(":"):
+            return left
+        return Node("ratio", (left, self._union()))
 
     @staticmethod
     def _only(parts: list[Node | str]) -> Node:
@@ -73,9 +108,24 @@ class Parser(Expressions):
         self._take("lset")
         if self._accept("rset"):
             return Node("set", ())
-        items = self._items("set", "rset")
+        self._sets += 1
+        items = self._condition() or self._items("set", "rset")
+        self._sets -= 1
         self._take("rset")
         return items
+
+    def _condition(self) -> Node | None:
+        r"""The condition of `\{x : x > 2\}`, which stands for the real x that fulfil it."""
+        bar = 1
+        if self._peek(1).kind == "in" and self._peek(2) == Token("field", "R"):
+            bar = 3
+        if self._next.kind != "sym" or self._peek(bar).kind not in ("|", ":"):
+            return None
+        self._at += bar + 1
+        condition = self._relation()
+        if condition.kind != "rel":
+            raise Unparsable("a set without a condition")
+        return condition
 
     def _matrix(self) -> Node:
         self._take("env")

@@ -1,7 +1,8 @@
 """The tree of a parsed answer.
 
 `Node(kind, args)`: num (a Fraction), sym, const, add, mul, div, pow, neg, func (name, *args),
-deg, pct; and the structures set, tuple, list, interval (low, high, left open, right open),
+deg, pct, apply (f, x: a product that was written like a function), ratio (a, b: written with a
+colon); and the structures set, tuple, list, interval (low, high, left open, right open),
 union, matrix (rows), rel (first, op, second, …), text, field, pm (a, b).
 """
 
@@ -24,6 +25,8 @@ class Node:
 STRUCTURES = frozenset(
     ("set", "tuple", "list", "interval", "union", "matrix", "rel", "text", "field")
 )
+INFINITY = Node("const", ("oo",))
+MINUS_INFINITY = Node("neg", (INFINITY,))
 
 
 def num(value: int | str | Fraction) -> Node:

@@ -23,6 +23,7 @@ _UNICODE = {
     "÷": r"\div ", "−": "-", "–": "-", "≤": r"\le ", "≥": r"\ge ", "≠": r"\ne ", "∪": r"\cup ",
     "∈": r"\in ", "°": r"\degree ", "±": r"\pm ", "²": "^{2}", "³": "^{3}", "∅": r"\emptyset ",
     "θ": r"\theta ", "ℝ": r"\mathbb{R}", "½": r"\frac{1}{2}", "\u00a0": " ", "\u2009": " ",
+    "≈": r"\approx ", "∑": r"\sum ",
 }  # fmt: skip
 _UNICODE_RE = re.compile("|".join(map(re.escape, _UNICODE)))
 _FUNCTIONS = frozenset(
@@ -38,7 +39,7 @@ _GREEK = frozenset(
 )
 _SPACING = frozenset(
     "displaystyle textstyle left right big Big bigg Bigg bigl bigr Bigl Bigr quad qquad limits "
-    "nolimits middle medspace thinspace rm bf it".split()
+    "nolimits middle medspace thinspace rm bf it angle triangle".split()
 )
 _COMMANDS = {
     "cdot": "*", "times": "*", "ast": "*", "div": "/", "pm": "pm", "mp": "mp", "le": "<=",
@@ -50,7 +51,8 @@ _COMMANDS = {
     "vert": "|", "mid": "|", "lbrace": "lset", "rbrace": "rset", "emptyset": "empty",
     "varnothing": "empty", "overline": "overline", "prime": "'", "lbrack": "[", "rbrack": "]",
     "land": "sep", "lor": "sep", "wedge": "sep", "vee": "sep", "%": "%", "{": "lset",
-    "}": "rset", "|": "||", "\\": "row",
+    "}": "rset", "|": "||", "\\": "row", "approx": "approx", "colon": ":", "sum": "sum",
+    "prod": "prod",
 }  # fmt: skip
 _TEXT = frozenset("text textrm textbf textit textsf texttt mbox hbox textnormal".split())
 _FONTS = frozenset(
@@ -61,6 +63,12 @@ _WORDS = sorted([*_FUNCTIONS, "pi", "oo"], key=len, reverse=True)
 _NUMBER = re.compile(r"\d+\.\d+|\d+\.(?!\d)|\d+|\.\d+")
 _PLAIN_WORDS = frozenset(("yes", "no", "odd", "none", "true"))
 _SEPARATORS = frozenset(("or", "and", "and/or", ",", ";", "&"))
+_PERCENT = frozenset(("percent", "pct", "percentage"))
+_BARE_UNIT = re.compile(r"(?:km/hr?|cm|mm|km|kg|lbs|mph|kph|kHz|Hz|kWh|mL|hrs)(?![A-Za-z])")
+"""Units without `\\text`, behind a number; none that algebra would read as letters (ml, mi, ft)."""
+_GLUED = re.compile(r"(?:qquad|quad)(?=[A-Za-z])")
+"""Data with lost blanks writes `\\quadx`, which LaTeX itself refuses."""
+_VALUE_ENDS = frozenset(("num", "}", ")", "const", "%"))
 
 
 def _group(text: str, at: int) -> tuple[str, int]:
@@ -82,11 +90,18 @@ def _group(text: str, at: int) -> tuple[str, int]:
     raise Unparsable("braces do not balance")
 
 
-def _letters(run: str) -> list[Token]:
-    """A run of letters: known names, else one symbol a letter, else a word."""
+def _letters(run: str, glued: bool = False) -> list[Token]:
+    """A run of letters: known names, else one symbol a letter, else a word.
+
+    `glued`: it stands right behind a value, so that an "or" in front is a word (`1orx`).
+    """
     if run.lower() in _SEPARATORS:
         return [Token("sep")]
-    if run.lower() in _PLAIN_WORDS:
+    if run.lower() in _PERCENT:
+        return [Token("%")]
+    if glued and (word := re.match(r"(?:or|and)(?=.{1,2}$)", run)):
+        return [Token("sep"), *_letters(run[word.end() :])]
+    if run in _PLAIN_WORDS or run[:1].lower() + run[1:] in _PLAIN_WORDS:
         return [Token("text", run)]
     tokens, i = [], 0
     known = False
@@ -115,6 +130,8 @@ def _text_token(content: str, depth: int) -> list[Token]:
         return []
     if content.lower() in _SEPARATORS:
         return [Token("sep")]
+    if content.lower() in _PERCENT:
+        return [Token("%")]
     if content in _CONSTANTS:
         return [_constant(content)]
     if option := re.fullmatch(r"\(([A-Za-z])\)", content):
@@ -129,6 +146,8 @@ def _command(text: str, at: int, depth: int) -> tuple[list[Token], int]:
     if match is None:
         raise Unparsable("a backslash at the end")
     name, end = match[0], match.end()
+    if glued := _GLUED.match(name):
+        name, end = glued[0], at + 1 + glued.end()
     if name in _SPACING or name in ",;:! >/":
         # An unbalanced delimiter, as in `\left.`, prints nothing.
         return [], end + 1 if name in ("left", "right") and text[end : end + 1] == "." else end
@@ -168,7 +187,7 @@ def _command(text: str, at: int, depth: int) -> tuple[list[Token], int]:
 
 
 _DOUBLES = {"**": "^", "<=": "<=", ">=": ">=", "!=": "!=", "==": "="}
-_SINGLES = frozenset("+-*/^=<>()[]{}|!,;_&%'")
+_SINGLES = frozenset("+-*/^=<>()[]{}|!,;:_&%'")
 
 
 def _tokens(text: str, depth: int = 0) -> list[Token]:
@@ -193,10 +212,15 @@ def _tokens(text: str, depth: int = 0) -> list[Token]:
             out.append(Token("num", match[0]))
             i = match.end()
         elif char.isascii() and char.isalpha():
+            behind_value = bool(out) and out[-1].kind in _VALUE_ENDS
+            if behind_value and (unit := _BARE_UNIT.match(text, i)):
+                out.append(Token("text", unit[0]))
+                i = unit.end()
+                continue
             end = i
             while end < len(text) and text[end].isascii() and text[end].isalpha():
                 end += 1
-            out += _letters(text[i:end])
+            out += _letters(text[i:end], glued=behind_value and text[i - 1] != " ")
             i = end
         elif text[i : i + 2] in _DOUBLES:
             out.append(Token(_DOUBLES[text[i : i + 2]]))
@@ -209,12 +233,20 @@ def _tokens(text: str, depth: int = 0) -> list[Token]:
     return out
 
 
+_BRACED_COMMA = r"\s*\{\s*,\s*\}\s*"
+_THOUSANDS = re.compile(
+    rf"(?<=\d)(?<!(?<!\d)0)(?:{_BRACED_COMMA}|,\\!\s*|\\,|\\ )(?=\d{{3}}(?!\d))"
+)
+_DECIMAL_COMMA = re.compile(rf"(?<=\d){_BRACED_COMMA}(?=\d)")
+
+
 def tokenize(text: str) -> list[Token]:
     """All tokens of a text; Unparsable when something is not known."""
     text = _UNICODE_RE.sub(lambda match: _UNICODE[match[0]], text.strip())
     text = re.sub(r"\\[()\[\]]|(?<!\\)\$", " ", text)
     text = re.sub(r"^\s*\\\$\s*", "", text)
-    text = re.sub(r"(?<=\d)(?:\{,\}|,\\!\s*|\\,|\\ )(?=\d{3}(?!\d))", "", text)
-    if re.fullmatch(r"\s*[-+]?\s*\d{1,3}(?:,\d{3})+(?:\.\d+)?\s*\.?", text):
-        text = text.replace(",", "")
+    text = _THOUSANDS.sub("", text)
+    text = _DECIMAL_COMMA.sub(".", text)
+    if re.fullmatch(r"\s*[-+]?\s*[1-9]\d{0,2}(?:(?:,\d{3})+|(?: \d{3})+)(?:\.\d+)?\s*\.?", text):
+        text = text.replace(",", "").replace(" ", "")
     return _tokens(text.strip().rstrip("."))
