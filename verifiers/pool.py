@@ -9,6 +9,7 @@ import contextlib
 import itertools
 import os
 import selectors
+import threading
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
@@ -26,6 +27,7 @@ _PREFETCH_ROWS = 16
 _PREFETCH_BYTES = 64_000
 _SILENCE_LIMIT = 180.0
 """Seconds without a word from a kind that keeps its own deadlines."""
+_MAX_IDLE = os.cpu_count() or 1
 _STARVED_FACTOR = 8
 """A row may take this many times its limit of wall time while it gets no CPU."""
 
@@ -149,6 +151,32 @@ class Slot:
         return jobs
 
 
+_idle: list[Slot] = []
+_owner = os.getpid()
+_lock = threading.Lock()
+
+
+def lease() -> Slot:
+    """A slot with a warm worker, and warm sandboxes in it, where one is idle."""
+    global _owner
+    with _lock:
+        if _owner != os.getpid():  # the workers belong to the process we were forked from
+            _idle.clear()
+            _owner = os.getpid()
+        return _idle.pop() if _idle else Slot()
+
+
+def give_back(slot: Slot) -> None:
+    """Keep the worker of a slot that holds no rows, unless it has done its share."""
+    if slot.jobs or slot.done >= RECYCLE_AFTER:
+        slot.stop()
+    with _lock:
+        if slot.handle is not None and len(_idle) < _MAX_IDLE:
+            _idle.append(slot)
+            return
+    slot.stop()
+
+
 def blame(job: Job, what: str) -> Outcome:
     """A limit was passed: by the truth (the row's fault) or by the answer."""
     if job.phase == progress.TRUTH:
@@ -161,6 +189,8 @@ def after_death(job: Job) -> Outcome | None:
     job.attempts += 1
     if job.attempts < 2:
         return None
+    if job.kind.self_limiting:  # what is hostile in such a row runs in the sandbox, not here
+        return verifier_error("the verifier process died twice")
     return blame(job, "brought the verifier process down twice")
 
 
@@ -168,10 +198,13 @@ class _Run:
     """One pass of `score_many`."""
 
     def __init__(self, workers: int):
-        self.slots = [Slot() for _ in range(workers)]
+        self.slots = [lease() for _ in range(workers)]
         self.waiting: deque[Job] = deque()
         self.results: dict[int, Score] = {}
         self.selector = selectors.DefaultSelector()
+        for slot in self.slots:
+            if slot.handle is not None:
+                self.selector.register(slot.handle.sock, selectors.EVENT_READ, slot)
 
     def dispatch(self) -> None:
         """Give waiting rows to the workers with room, the least loaded first."""
@@ -222,9 +255,9 @@ class _Run:
                 self.replace(slot, outcome)
 
     def close(self) -> None:
-        for slot in self.slots:
-            slot.stop()
         self.selector.close()
+        for slot in self.slots:
+            give_back(slot)
 
 
 def score_many(

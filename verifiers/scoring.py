@@ -4,41 +4,19 @@ Cheap rows are judged here; kinds with deadlines of their own (the sandboxed one
 all others go to a warm worker process that is killed when the row's time is up.
 """
 
-import os
 import select
-import threading
 import time
 from typing import Any
 
 from verifiers.errors import UnknownTaskType, WorkerLost
 from verifiers.kinds.base import Kind
-from verifiers.pool import RECYCLE_AFTER, Job, Slot, after_death
+from verifiers.pool import Job, Slot, after_death, give_back, lease
 from verifiers.registry import as_score, finish, kind_of, prepare, unknown_score
 from verifiers.result import Outcome, Score, verifier_error
 
-_idle: list[Slot] = []
-_idle_owner = os.getpid()
-_lock = threading.Lock()
-
-
-def _lease() -> Slot:
-    global _idle_owner
-    with _lock:
-        if _idle_owner != os.getpid():  # the workers belong to the process we were forked from
-            _idle.clear()
-            _idle_owner = os.getpid()
-        return _idle.pop() if _idle else Slot()
-
-
-def _give_back(slot: Slot) -> None:
-    if slot.done >= RECYCLE_AFTER:
-        slot.stop()
-    with _lock:
-        _idle.append(slot)
-
 
 def _in_worker(job: Job) -> Score:
-    slot = _lease()
+    slot = lease()
     try:
         while True:
             try:
@@ -54,7 +32,7 @@ def _in_worker(job: Job) -> Score:
             if outcome is not None:
                 return job.score(outcome, started)
     finally:
-        _give_back(slot)
+        give_back(slot)
 
 
 def _await(slot: Slot) -> tuple[Score | None, Outcome | None]:

@@ -110,7 +110,7 @@ def test_abandoned_iterators_leave_no_worker() -> None:
     deadline = time.monotonic() + 10
     while time.monotonic() < deadline:
         templates = [c for c in me.children() if "worker" in " ".join(c.cmdline())]
-        # `score` may keep warm ones of its own.
+        # Warm ones that hold no row are kept.
         if sum(len(t.children()) for t in templates) <= len(pool_idle()):
             return
         time.sleep(0.1)
@@ -118,9 +118,7 @@ def test_abandoned_iterators_leave_no_worker() -> None:
 
 
 def pool_idle() -> list[object]:
-    from verifiers import scoring
-
-    return [slot for slot in scoring._idle if slot.handle is not None]
+    return [slot for slot in pool._idle if slot.handle is not None]
 
 
 @pytest.mark.parametrize(
@@ -193,25 +191,28 @@ def test_a_killed_worker_takes_its_sandbox_along(sandbox_here) -> None:
     me = psutil.Process(os.getpid())
 
     def sandboxes() -> set[int]:
+        """Those of workers, not of this process."""
         found = set()
-        for child in me.children(recursive=True):
-            try:
-                if child.name() == "bwrap":
-                    found.add(child.pid)
-            except psutil.Error:
+        for template in me.children():
+            if "worker" not in " ".join(template.cmdline()):
                 continue
+            for child in template.children(recursive=True):
+                try:
+                    if child.name() == "bwrap":
+                        found.add(child.pid)
+                except psutil.Error:
+                    continue
         return found
 
-    before = sandboxes()
     results = verifiers.score_many([math_row(1, 1), sleeper], workers=1)
     next(results)
     deadline = time.monotonic() + 20
-    while not sandboxes() - before and time.monotonic() < deadline:
+    while not sandboxes() and time.monotonic() < deadline:
         time.sleep(0.1)
-    mine = sandboxes() - before
-    assert mine
-    results.close()
+    held = sandboxes()
+    assert held
+    results.close()  # the sleeper's worker is killed, an idle one would be kept
     deadline = time.monotonic() + 10
-    while sandboxes() & mine and time.monotonic() < deadline:
+    while sandboxes() & held and time.monotonic() < deadline:
         time.sleep(0.1)
-    assert not sandboxes() & mine
+    assert not sandboxes() & held
