@@ -49,7 +49,7 @@ class Cli:
             log.seek(0)
         return [log.read() for log in self.logs]
 
-    def __call__(self, *arguments: str, timeout: float = 280) -> "subprocess.CompletedProcess[str]":
+    def __call__(self, *arguments: str, timeout: float = 900) -> "subprocess.CompletedProcess[str]":
         process = self.start(*arguments)
         code = process.wait(timeout)
         return subprocess.CompletedProcess(process.args, code, *self.output())

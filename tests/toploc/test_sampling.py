@@ -250,6 +250,7 @@ def test_nothing_to_sample():
     assert len(ids) == len(logprobs) == len(margins(empty, none, 1, RULES[0])) == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("rule", "milliseconds"), [(RULES[0], 25), (SamplingRule(0.6, 0.95, 20), 10)]
 )
