@@ -28,7 +28,7 @@ _PREFETCH_BYTES = 64_000
 _SILENCE_LIMIT = 180.0
 """Seconds without a word from a kind that keeps its own deadlines."""
 _MAX_IDLE = os.cpu_count() or 1
-_STARVED_FACTOR = 8
+_STARVED_FACTOR = 25
 """A row may take this many times its limit of wall time while it gets no CPU."""
 
 
