@@ -1,0 +1,1 @@
+"""The pool's decisions: pure functions of state, event and time, without I/O or a clock."""

@@ -1,0 +1,250 @@
+"""New groups: which task gets the next one, and which idle nodes make it.
+
+The task with the least per weight among those of the highest priority that still want a group comes
+first; its topologies are tried in its own order. A group is formed whole or not at all. Within one,
+round trips are at most `max_rtt_ms` from the first member and throughputs within `max_rate_ratio`;
+nodes with the model in memory or on disk are preferred. Some nodes of each class that forms
+multi-node groups stay idle to replace lost members.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from itertools import islice
+
+from infra.pool.core import groups
+from infra.pool.core.distance import apart, similar
+from infra.pool.core.events import Effects, GroupCreated
+from infra.pool.core.requirements import Specs, Topology
+from infra.pool.core.state import ANY_NODE, Group, Node, PoolState, Task
+
+_CELL = 10.0
+"""Degrees of the grid that finds near nodes without looking at all."""
+_LOOK = 48
+"""Candidates that are compared for one place in a group."""
+
+
+def form(state: PoolState, effects: Effects) -> None:
+    """Form groups out of idle nodes until no task wants or gets one."""
+    held, demand = _held(state), _demand(state)
+    waiting = [task for task in state.tasks.values() if demand[task.task_id] > 0]
+    if state.idle and waiting:
+        pools = _Pools(state)
+        while waiting:
+            task = min(waiting, key=lambda t: (-t.priority, held[t.task_id] / t.weight, t.task_id))
+            members = _pick(pools, task)
+            if members is None:
+                waiting.remove(task)
+                continue
+            topology, nodes = members
+            held[task.task_id] += sum(_size(node) for node in nodes)
+            _create(state, task, topology, nodes, effects)
+            demand[task.task_id] -= 1
+            if demand[task.task_id] <= 0:
+                waiting.remove(task)
+    _feed_the_starved(state, held, effects)
+
+
+def _held(state: PoolState) -> dict[str, float]:
+    held: dict[str, float] = defaultdict(float)
+    for group in state.groups.values():
+        held[group.task_id] += sum(_size(node) for node in state.members(group))
+    return held
+
+
+def _size(node: Node) -> float:
+    """What a node is worth in the shares of tasks."""
+    return max(node.specs.gpu_total_mb, 1)
+
+
+def _demand(state: PoolState) -> dict[str, float]:
+    """Groups that each task could still use: one for each shard that nobody works on."""
+    busy: dict[str, int] = defaultdict(int)
+    for group in state.groups.values():
+        busy[group.task_id] += 1
+    return {
+        task.task_id: 0
+        if task.stopped
+        else float("inf")
+        if task.standing
+        else task.open_shards - busy[task.task_id]
+        for task in state.tasks.values()
+    }
+
+
+class _Pools:
+    """Idle nodes by specs, and by place for multi-node groups."""
+
+    def __init__(self, state: PoolState):
+        self.state = state
+        self.grouped: Counter[str] = Counter()
+        """Nodes in groups of each topology."""
+        for group in state.groups.values():
+            self.grouped[group.topology] += len(group.members)
+        self.classes: dict[Specs, dict[str, Node]] = defaultdict(dict)
+        self.cells: dict[tuple[int, int] | None, dict[str, Node]] = defaultdict(dict)
+        for node_id in state.idle:
+            node = state.nodes[node_id]
+            self.classes[node.specs][node_id] = node
+            self.cells[_cell(node)][node_id] = node
+
+    def take(self, topology: Topology, nodes: list[Node]) -> None:
+        """These nodes are in a group now."""
+        self.grouped[topology.name] += len(nodes)
+        for node in nodes:
+            del self.classes[node.specs][node.node_id]
+            del self.cells[_cell(node)][node.node_id]
+
+    def enough(self, topology: Topology) -> bool:
+        """Whether a group can be formed and the spares of its topology kept."""
+        spares = int(self.grouped[topology.name] * self.state.settings.spare_share)
+        fitting = sum(
+            len(nodes)
+            for specs, nodes in self.classes.items()
+            if nodes and topology.requirement.met_by(specs)
+        )
+        return fitting - spares >= topology.min_size
+
+    def fitting(self, topology: Topology, task: Task) -> Iterator[Node]:
+        """Idle nodes that meet the requirement, in order of idleness within each class."""
+        for specs, nodes in self.classes.items():
+            if nodes and topology.requirement.met_by(specs):
+                for node in nodes.values():
+                    if groups.free_for(self.state, node, task):
+                        yield node
+
+    def near(self, seed: Node, topology: Topology, task: Task) -> list[Node]:
+        """Candidates around a node, its own and the neighbouring cells first."""
+        enough = max(_LOOK, topology.max_size)
+        home = _cell(seed)
+        rings = [_ring(home, distance) for distance in range(4)] if home else []
+        cells = [cell for ring in rings for cell in ring]
+        usable = (
+            node
+            for cell in [*cells, None]
+            for node in self.cells.get(cell, {}).values()
+            if self._goes_with(node, seed, topology, task)
+        )
+        return list(islice(usable, enough))
+
+    def _goes_with(self, node: Node, seed: Node, topology: Topology, task: Task) -> bool:
+        settings = self.state.settings
+        return (
+            node is not seed
+            and topology.requirement.met_by(node.specs)
+            and groups.free_for(self.state, node, task)
+            and similar(seed, node, settings.max_rate_ratio)
+            and apart(seed, node) <= settings.max_rtt_ms
+        )
+
+
+def _cell(node: Node) -> tuple[int, int] | None:
+    if node.location is None:
+        return None
+    return int(node.location[0] // _CELL), int(node.location[1] // _CELL) % int(360 / _CELL)
+
+
+def _ring(home: tuple[int, int], ring: int) -> list[tuple[int, int]]:
+    around, wide = range(-ring, ring + 1), int(360 / _CELL)
+    return [
+        (home[0] + dy, (home[1] + dx) % wide)
+        for dy in around
+        for dx in around
+        if max(abs(dy), abs(dx)) == ring
+    ]
+
+
+def _pick(pools: _Pools, task: Task) -> tuple[Topology, list[Node]] | None:
+    """Members of the next group of a task in the best topology that can be had."""
+    for topology in task.topologies or (ANY_NODE,):
+        if topology.max_size == 1:
+            members = _solo(pools, topology, task)
+        else:
+            members = _several(pools, topology, task)
+        if members:
+            pools.take(topology, members)
+            return topology, members
+    return None
+
+
+def _solo(pools: _Pools, topology: Topology, task: Task) -> list[Node]:
+    best: Node | None = None
+    for looked, node in enumerate(pools.fitting(topology, task)):
+        if best is None or _warmth(node, task, 1) > _warmth(best, task, 1):
+            best = node
+        if looked >= _LOOK or (best and _warmth(best, task, 1) == 2):
+            break
+    return [best] if best else []
+
+
+def _warmth(node: Node, task: Task, size: int) -> int:
+    """2: the weights are in memory for a group of this size, 1: on disk, 0: neither."""
+    if node.loaded and node.loaded[0] == task.model and node.loaded[2] == size:
+        return 2
+    return int(task.model in node.models)
+
+
+def _several(pools: _Pools, topology: Topology, task: Task) -> list[Node]:
+    if not pools.enough(topology):
+        return []
+    for seed in islice(pools.fitting(topology, task), _LOOK):
+        near = pools.near(seed, topology, task)
+        if len(near) + 1 < topology.min_size:
+            continue
+        ranked = sorted(
+            (-_warmth(node, task, topology.max_size), apart(seed, node), node.node_id, node)
+            for node in near
+        )
+        return [seed, *(item[3] for item in ranked[: topology.max_size - 1])]
+    return []
+
+
+def _create(
+    state: PoolState, task: Task, topology: Topology, nodes: list[Node], effects: Effects
+) -> None:
+    members = _ranked(nodes, task)
+    # Hexadecimal, as the group file names of the validator want it.
+    group_id = f"{state.next_group:016x}"
+    state.next_group += 1
+    group = Group(group_id, topology.name, task.task_id, [n.node_id for n in members], state.now)
+    state.groups[group_id] = group
+    task.starved_since = None
+    for node in members:
+        node.group_id, node.reserved = group_id, None
+        state.idle.pop(node.node_id, None)
+        state.touch("node", node.node_id)
+    state.touch("group", group_id)
+    state.touch("pool", "next_group")
+    effects.add(GroupCreated(group_id, topology.name, task.task_id, tuple(group.members)))
+
+
+def _ranked(nodes: list[Node], task: Task) -> list[Node]:
+    """Nodes in the order of their ranks; who holds the weights of a rank keeps it."""
+    size = len(nodes)
+    places: list[Node | None] = [None] * size
+    rest = []
+    for node in sorted(nodes, key=lambda n: n.node_id):
+        part = node.loaded
+        if part and part[0] == task.model and part[2] == size and places[part[1]] is None:
+            places[part[1]] = node
+        else:
+            rest.append(node)
+    return [place if place is not None else rest.pop(0) for place in places]
+
+
+def _feed_the_starved(state: PoolState, held: dict[str, float], effects: Effects) -> None:
+    """Ask others to give way to a task that has had no group for long."""
+    for task in sorted(state.tasks.values(), key=lambda t: (-t.priority, t.task_id)):
+        wants = not task.stopped and (task.standing or task.queue)
+        if held.get(task.task_id) or not wants:
+            task.starved_since = None
+            continue
+        if task.starved_since is None:
+            task.starved_since = state.now
+        if state.now - task.starved_since < state.settings.merge_patience:
+            continue
+        if any(
+            groups.make_room(state, task, topology, effects)
+            for topology in task.topologies or (ANY_NODE,)
+        ):
+            # Patience starts again: the groups first come to their shard borders.
+            task.starved_since = state.now

@@ -1,0 +1,190 @@
+"""Groups that exist: a member is silent, lost, replaced; a group is dissolved or gives way.
+
+A lost member is replaced by a spare at its rank before the group is dissolved. Where there is no
+spare, a second crippled group of the same shape gives its nodes. A group gives way to a starved
+task only at a shard border, and only when it is old enough that its own loading has paid off.
+"""
+
+from infra.pool.core import leases, life
+from infra.pool.core.distance import apart, similar
+from infra.pool.core.events import Effects, GroupDestroyed, MemberReplaced
+from infra.pool.core.requirements import Topology
+from infra.pool.core.state import Group, Node, NodeState, PoolState, Task
+
+
+def stall(state: PoolState, group: Group, effects: Effects) -> None:
+    """A member is silent: the group's shard may go to others."""
+    if group.stalled_at is None:
+        group.stalled_at = state.now
+        state.stalled.setdefault(group.group_id)
+        state.free.pop(group.group_id, None)
+        state.touch("group", group.group_id)
+    leases.suspend(state, group, effects)
+
+
+def lose_member(state: PoolState, group: Group, node: Node, reason: str, effects: Effects) -> None:
+    """A member is out for good: a spare takes its rank, or the group is dissolved."""
+    if len(group.members) == 1 or not replace(state, group, node, reason, effects):
+        dissolve(state, group, reason, effects)
+
+
+def replace(state: PoolState, group: Group, lost: Node, reason: str, effects: Effects) -> bool:
+    """Put the best spare at the rank of a lost member; False where there is none in range."""
+    topology, task = state.topology(group), state.tasks[group.task_id]
+    others = [node for node in state.members(group) if node is not lost]
+    rank = group.members.index(lost.node_id)
+    spare = best_spare(state, topology, task, others, (task.model, rank, len(group.members)))
+    if spare is None:
+        return False
+    leases.drop(state, group, reason, effects)
+    group.members[rank] = spare.node_id
+    group.version += 1
+    group.confirmed.clear()
+    group.ready_at = None
+    group.created_at = state.now
+    state.free.pop(group.group_id, None)
+    lost.group_id, spare.group_id, spare.reserved = "", group.group_id, None
+    for node in (lost, spare):
+        life.refresh_idle(state, node)
+        state.touch("node", node.node_id)
+    if all(node.state is NodeState.HEALTHY for node in state.members(group)):
+        group.stalled_at = None
+        state.stalled.pop(group.group_id, None)
+    state.touch("group", group.group_id)
+    effects.add(MemberReplaced(group.group_id, rank, lost.node_id, spare.node_id))
+    return True
+
+
+def best_spare(
+    state: PoolState,
+    topology: Topology,
+    task: Task,
+    others: list[Node],
+    part: tuple[str, int, int],
+) -> Node | None:
+    """The idle node that fits: with the weights in memory, then on disk, then the nearest."""
+    best: tuple[tuple[bool, bool, float], Node] | None = None
+    for node_id in state.idle:
+        node = state.nodes[node_id]
+        if not free_for(state, node, task) or not topology.requirement.met_by(node.specs):
+            continue
+        far = max((apart(node, other) for other in others), default=0.0)
+        if far > state.settings.max_rtt_ms or not all(
+            similar(node, other, state.settings.max_rate_ratio) for other in others
+        ):
+            continue
+        score = (node.loaded != part, task.model not in node.models, far)
+        if best is None or score < best[0]:
+            best = (score, node)
+    return best[1] if best else None
+
+
+def free_for(state: PoolState, node: Node, task: Task) -> bool:
+    """Whether an idle node is not kept for another task."""
+    if node.reserved is None or node.reserved[1] < state.now:
+        return True
+    return node.reserved[0] == task.task_id
+
+
+def dissolve(state: PoolState, group: Group, reason: str, effects: Effects) -> None:
+    """End a group; its shard waits again, its healthy nodes are idle."""
+    leases.drop(state, group, reason, effects)
+    del state.groups[group.group_id]
+    state.free.pop(group.group_id, None)
+    state.stalled.pop(group.group_id, None)
+    state.touch("group", group.group_id)
+    for node_id in group.members:
+        node = state.nodes[node_id]
+        node.group_id = ""
+        state.touch("node", node_id)
+        life.refresh_idle(state, node)
+    effects.add(GroupDestroyed(group.group_id, group.task_id, tuple(group.members), reason))
+
+
+def mend(state: PoolState, effects: Effects) -> None:
+    """Replace the silent members of stalled groups, with each other's nodes if need be."""
+    for group_id in list(state.stalled):
+        group = state.groups.get(group_id)
+        if group is None or len(group.members) == 1:
+            continue
+        for node in [n for n in state.members(group) if n.state is not NodeState.HEALTHY]:
+            if replace(state, group, node, f"node {node.node_id} is silent", effects):
+                continue
+            if _sacrifice(state, group, effects):
+                replace(state, group, node, f"node {node.node_id} is silent", effects)
+
+
+def _sacrifice(state: PoolState, group: Group, effects: Effects) -> bool:
+    """Dissolve another stalled group of the same shape, the youngest, for its healthy nodes."""
+    others = [
+        state.groups[other_id]
+        for other_id in state.stalled
+        if other_id != group.group_id and state.groups[other_id].topology == group.topology
+    ]
+    if not others or group.stalled_at is None:
+        return False
+    chosen = max(others, key=lambda other: (other.created_at, other.group_id))
+    reason = f"its nodes mend group {group.group_id}"
+    dissolve(state, chosen, reason, effects)
+    return True
+
+
+def retire(state: PoolState, effects: Effects) -> None:
+    """Dissolve groups that are not wanted any more, and such as do not get ready."""
+    for group in list(state.groups.values()):
+        task = state.tasks.get(group.task_id)
+        if task is None or task.stopped:
+            reason = task.stopped if task else "the task was deleted"
+            dissolve(state, group, reason, effects)
+        elif any(node.leaving for node in state.members(group)) and not group.shard_id:
+            dissolve(state, group, "a node leaves", effects)
+        elif group.give_way and not group.shard_id:
+            dissolve(state, group, "it gives way to a starved task", effects)
+        elif group.ready_at is None and _loads_too_long(state, group):
+            slow = [n for n in group.members if n not in group.confirmed]
+            dissolve(state, group, f"not ready in time: {', '.join(slow)}", effects)
+            for node_id in slow:
+                life.blame(state, node_id, False, "it did not load in time", effects)
+
+
+def _loads_too_long(state: PoolState, group: Group) -> bool:
+    started = max(group.created_at, state.grace_until)
+    return state.now - started > state.settings.load_seconds
+
+
+def make_room(state: PoolState, task: Task, topology: Topology, effects: Effects) -> bool:
+    """Ask groups of better served tasks to give way to a starved one at their next shard border.
+
+    Only solo groups of other tasks with no higher priority, old enough, close and alike; exactly as
+    many as the topology needs, or none.
+    """
+    settings = state.settings
+    donors = [
+        (state.nodes[group.members[0]], group)
+        for group in state.groups.values()
+        if group.task_id != task.task_id
+        and len(group.members) == 1
+        and not group.give_way
+        and state.now - group.created_at >= settings.merge_min_age
+        and state.tasks[group.task_id].priority <= task.priority
+        and topology.requirement.met_by(state.nodes[group.members[0]].specs)
+    ]
+    for seed, _ in donors[:64]:
+        near = sorted(
+            (
+                (apart(seed, node), node.node_id, group)
+                for node, group in donors
+                if similar(seed, node, settings.max_rate_ratio)
+            ),
+            key=lambda item: item[:2],
+        )
+        chosen = [item for item in near if item[0] <= settings.max_rtt_ms][: topology.min_size]
+        if len(chosen) < topology.min_size:
+            continue
+        for _, node_id, group in chosen:
+            group.give_way = True
+            until = state.now + settings.stuck_seconds
+            state.nodes[node_id].reserved = (task.task_id, until)
+            state.touch("group", group.group_id)
+        return True
+    return False
