@@ -45,6 +45,8 @@ class Beat:
     progress: float = 0.0
     models: frozenset[str] | None = None
     rtt_ms: tuple[tuple[str, float], ...] = ()
+    lost_peers: tuple[str, ...] = ()
+    """Members of its group whose link is dead."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -77,7 +77,7 @@ def proved(state: PoolState, event: Proved, effects: Effects) -> None:
 
 def seen(state: PoolState, node: Node, effects: Effects) -> None:
     """A heartbeat of a node that is not excluded."""
-    node.last_seen = state.now
+    node.last_seen, node.doubted = state.now, False
     if node.state in _BACK and node.proven:
         set_state(state, node, NodeState.HEALTHY, "heartbeat", effects)
         state.look_at(node, state.now + state.settings.unhealthy_after)
@@ -100,6 +100,8 @@ def beat(state: PoolState, event: Beat, effects: Effects) -> None:
         return
     if event.version == group.version and node.node_id not in group.confirmed:
         _confirm(state, group, node, effects)
+    for peer_id in event.lost_peers:
+        _peer_lost(state, group, peer_id)
     shard = state.shards.get(group.shard_id)
     lease = leases.lease_of(shard, group.group_id) if shard else None
     if lease is not None and event.shard_id == group.shard_id:
@@ -107,6 +109,16 @@ def beat(state: PoolState, event: Beat, effects: Effects) -> None:
         progress = min(max(event.progress, 0.0), 1.0)
         if progress > lease.progress:
             lease.progress, lease.progress_at = progress, state.now
+
+
+def _peer_lost(state: PoolState, group: Group, peer_id: str) -> None:
+    """A member's word makes a peer's silence count sooner; alone it counts for nothing."""
+    peer = state.nodes.get(peer_id)
+    if peer is not None and peer.group_id == group.group_id and peer.state is NodeState.HEALTHY:
+        at = peer.last_seen + state.settings.peer_lost_after
+        if at < peer.due:
+            peer.doubted = True
+            state.look_at(peer, at)
 
 
 def _confirm(state: PoolState, group: Group, node: Node, effects: Effects) -> None:
@@ -183,10 +195,11 @@ def silence(state: PoolState, effects: Effects) -> None:
 
 def _look(state: PoolState, node: Node, effects: Effects) -> None:
     settings, silent = state.settings, state.now - node.last_seen
+    patience = settings.peer_lost_after if node.doubted else settings.unhealthy_after
     if node.state is NodeState.DISCOVERED:
         del state.nodes[node.node_id]
         state.touch("node", node.node_id)
-    elif node.state is NodeState.HEALTHY and silent >= settings.unhealthy_after:
+    elif node.state is NodeState.HEALTHY and silent >= patience:
         set_state(state, node, NodeState.UNHEALTHY, f"silent for {silent:.0f} s", effects)
         state.look_at(node, node.last_seen + settings.dead_after)
         if node.group_id:

@@ -20,8 +20,10 @@ class Settings:
     """Times in seconds."""
 
     heartbeat: float = 10.0
-    unhealthy_after: float = 30.0
+    unhealthy_after: float = 25.0
     """Silence after which a node's work is given to others."""
+    peer_lost_after: float = 12.0
+    """The same where members of its group have lost it too."""
     dead_after: float = 120.0
     """Silence after which a node is taken out of its group for good. Work has moved long before."""
     forget_after: float = 24 * 3600.0
@@ -109,6 +111,8 @@ class Node:
     leaving: bool = False
     reserved: tuple[str, float] | None = None
     """(task, until): given up by another group for this task."""
+    doubted: bool = False
+    """A member of its group has lost it."""
     due: float = 0.0
     """When its silence is looked at next; other heap entries of the node are stale."""
 

@@ -177,14 +177,14 @@ def play(history: list[tuple[int, int]]) -> None:
         world.act(what, value)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
 @given(HISTORY)
 def test_invariants_hold_in_any_history(history: list[tuple[int, int]]) -> None:
     play(history)
 
 
 @pytest.mark.slow
-@settings(max_examples=6000, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=2500, deadline=None, suppress_health_check=list(HealthCheck))
 @given(HISTORY)
 def test_invariants_hold_in_thousands_of_histories(history: list[tuple[int, int]]) -> None:
     play(history)
