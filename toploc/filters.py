@@ -121,6 +121,33 @@ def candidates(logits: Tensor, rule: SamplingRule) -> Candidates:
         width = _SECOND_WIDTH if width == _FIRST_WIDTH else vocabulary
 
 
+def distance_outside(logits: Tensor, ids: Tensor, rule: SamplingRule) -> Tensor:
+    """How far tokens [n] are from being kept [n], float32, in unscaled logits; 0 for kept ones.
+
+    For min-p and top-k what the token's logit lacks; for top-p by how much the logits of all tokens
+    from it downwards would have to rise. One full pass over the vocabulary: ask for few rows.
+    """
+    own = logits.gather(1, ids[:, None])
+    if rule.greedy:
+        return torch.zeros_like(own[:, 0])
+    least = _least_kept(logits, logits.amax(1, keepdim=True), rule)
+    if 0 < rule.top_k < logits.shape[1]:
+        least = torch.maximum(least, logits.topk(rule.top_k, 1).values[:, -1:])
+    lacking = (least - own).clamp(min=0.0)
+    if rule.top_p < 1.0:
+        places = torch.arange(logits.shape[1], device=logits.device)[None, :]
+        above = (logits > own) | ((logits == own) & (places < ids[:, None]))
+        scaled = (logits - logits.amax(1, keepdim=True)).to(torch.float64)
+        weights = torch.exp(scaled * rule.inverse_temperature)
+        weights = weights * ((logits >= least) | (places == ids[:, None]))
+        before = (weights * above).sum(1, keepdim=True)
+        tail = weights.sum(1, keepdim=True) - before
+        odds = math.log((1.0 - rule.top_p) / rule.top_p)
+        rise = rule.temperature * (odds - torch.log(tail / before))
+        lacking = torch.maximum(lacking, torch.where(before > 0.0, rise, 0.0).to(lacking.dtype))
+    return lacking[:, 0].clamp(min=0.0)
+
+
 def masses(weights: Tensor) -> Tensor:
     """Weights as integers that add up exactly."""
     return (weights * MASS_UNIT).to(torch.int64)

@@ -28,6 +28,7 @@ from toploc.filters import (
     Candidates,
     SamplingRule,
     candidates,
+    distance_outside,
     row_blocks,
 )
 from toploc.floats import gumbel_of, log64
@@ -37,12 +38,13 @@ from toploc.verdict import ProofVerdict, refuse
 __all__ = [
     "EDGE_LOGIT",
     "EDGE_MASS",
+    "Claims",
     "SamplingLimits",
     "SamplingRule",
+    "examine",
     "gumbel_noise",
     "judge_sampling",
     "margins",
-    "margins_and_logprobs",
     "sample",
 ]
 
@@ -67,6 +69,19 @@ class SamplingLimits:
     mean_margin: float = 0.0005
     over_share: float = 0.002
     """Share of tokens with a margin over the clip or outside the kept candidates."""
+
+
+@dataclass(frozen=True, slots=True)
+class Claims:
+    """Figures of claimed tokens, each [n] in float32."""
+
+    margins: Tensor
+    """0 where the verifier takes the same token, infinite outside the kept candidates."""
+    distances: Tensor
+    """As `margins`, but finite outside the candidates: how far the logits would have to move."""
+    logprobs: Tensor
+    """In the distribution drawn from. A token beside the kept candidates has what its logit would
+    have among them; one outside the vocabulary has minus infinity."""
 
 
 @torch.no_grad()
@@ -101,24 +116,21 @@ def margins(
     0 where the verifier takes the same token; infinite for a token outside the kept candidates (by
     more than the edge tolerances of `toploc.filters`) or outside the vocabulary.
     """
-    return margins_and_logprobs(logits, token_ids, seed, rule, start)[0]
+    return examine(logits, token_ids, seed, rule, start).margins
 
 
 @torch.no_grad()
-def margins_and_logprobs(
+def examine(
     logits: Tensor, token_ids: Tensor, seed: int, rule: SamplingRule, start: int = 0
-) -> tuple[Tensor, Tensor]:
-    """`margins`, and the log-probabilities [n], float32, in the distribution drawn from.
-
-    A token beside the kept candidates has the log-probability that its logit would have among them;
-    one outside the vocabulary has minus infinity.
-    """
+) -> Claims:
+    """What the verifier's logits [n, V] say about claimed tokens [n] at positions from `start`."""
     claimed = token_ids.to(device=logits.device, dtype=torch.int64)
     positions = torch.arange(start, start + len(claimed), device=logits.device)
     seeds = torch.full_like(positions, seed)
     _check_rows(logits, seeds, claimed)
     if len(logits) == 0:
-        return logits.new_empty(0), logits.new_empty(0)
+        nothing = logits.new_empty(0)
+        return Claims(nothing, nothing, nothing)
     known = (claimed >= 0) & (claimed < logits.shape[1])
     claimed = torch.where(known, claimed, 0)
     found = candidates(logits, rule)
@@ -129,12 +141,19 @@ def margins_and_logprobs(
         both = torch.stack([best, claimed], 1)
         noise = gumbel_noise(seeds, positions, both).to(torch.float64)
         gap = gap + rule.temperature * (noise[:, 0] - noise[:, 1])
-    gap = torch.where(best == claimed, 0.0, gap.clamp(min=0.0))
-    outside = ~known | (own < found.edge) | (own == -math.inf)
+    gap = torch.where(best == claimed, 0.0, gap.clamp(min=0.0)).to(torch.float32)
+    possible = known & (own > -math.inf)
+    outside = ~possible | (own < found.edge)
+    distance = torch.where(possible, gap, math.inf)
+    rows = torch.nonzero(outside & possible)[:, 0]
+    if len(rows):
+        lacking = distance_outside(logits[rows], claimed[rows], rule)
+        distance[rows] = torch.maximum(distance[rows], lacking)
     values = _logprobs(found, own.to(torch.float64), rule)
-    return (
-        torch.where(outside, math.inf, gap).to(torch.float32),
-        torch.where(known, values, -math.inf),
+    return Claims(
+        margins=torch.where(outside, math.inf, gap),
+        distances=distance,
+        logprobs=torch.where(known, values, -math.inf),
     )
 
 

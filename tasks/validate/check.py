@@ -16,7 +16,7 @@ from torch import Tensor
 
 from infra.inference.protocol import PROOF_ROWS
 from tasks.validate.config import ValidateConfig
-from toploc.sampling import SamplingLimits, SamplingRule, judge_sampling, margins_and_logprobs
+from toploc.sampling import SamplingLimits, SamplingRule, examine, judge_sampling
 from toploc.verdict import Limits, judge_proofs
 
 TOPK = 128
@@ -82,10 +82,10 @@ def check_trace(
         sampling["temperature"], sampling["top_p"], sampling["top_k"], sampling["min_p"]
     )
     tokens = torch.tensor(trace["output_ids"], dtype=torch.int64)
-    apart, ours = margins_and_logprobs(logits, tokens, trace["seed"], rule)
+    claims = examine(logits, tokens, trace["seed"], rule)
     allowed = SamplingLimits(mean_margin=config.margin_mean, over_share=config.margin_over_share)
-    drawn = judge_sampling(apart, allowed)
-    error = logprob_error(ours.tolist(), trace["logprobs"])
+    drawn = judge_sampling(claims.margins, allowed)
+    error = logprob_error(claims.logprobs.tolist(), trace["logprobs"])
     reasons = list(proofs.reasons) + list(drawn.reasons)
     if not proofs.accepted and not proofs.reasons:
         reasons.append("proof_refused")
