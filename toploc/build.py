@@ -12,6 +12,7 @@ takes.
 import logging
 from collections.abc import Sequence
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -97,10 +98,10 @@ def largest(segment: Tensor, topk: int) -> tuple[Ints, Ints]:
 
 def build_segments(parts: list[Tensor], topk: int) -> list[ProofPoly]:
     """Proofs of all chunks; raises what makes them unprovable."""
-    proofs: list[ProofPoly] = []
-    for part in parts:
-        proofs += proofs_from_points(*largest(part, topk))
-    return proofs
+    if not parts:
+        return []
+    indices, patterns = zip(*(largest(part, topk) for part in parts), strict=True)
+    return proofs_from_points(np.concatenate(indices), np.concatenate(patterns))
 
 
 @torch.no_grad()

@@ -1,11 +1,12 @@
 """Arithmetic over the prime field GF(65497), for many polynomials at once.
 
 Invariants: every number is an integer in [0, P), held in float64 while computing (vector units have
-no 64-bit integer remainder, and all products and sums here stay below 2**53, so float64 is exact);
-rows are independent, one polynomial per row.
+no 64-bit integer remainder; products are below 2**32, and no sum has more than 2**16 of them, so
+float64 is exact); rows are independent, one polynomial per row.
 """
 
 from functools import cache
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -18,16 +19,15 @@ P = 65497
 SMALLEST_MODULUS = 2**15
 """The search for a modulus ends above this value, as the PyPI package's does."""
 
-_BABY_STEPS = 16
-
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
 
 def _reduce(a: Floats) -> Floats:
-    """Bring integers, negative ones too, into [0, P), in place.
+    """Bring integers of up to 49 bits, negative ones too, into [0, P), in place.
 
-    The half keeps the quotient away from whole numbers, so its rounding cannot change the floor.
+    The half keeps the quotient 0.5 / P away from whole numbers, so its rounding cannot change the
+    floor.
     """
     quotient = a + 0.5
     quotient *= 1.0 / P
@@ -78,52 +78,76 @@ def _none_found(count: int) -> NoInjectiveModulus:
 def interpolate(x: Ints, y: Ints) -> Ints:
     """Coefficients, ascending, of the polynomials through (x, y), each [polynomials, k].
 
-    The x of a row must differ; both must lie in [0, P). Newton's divided differences, then
-    expansion to powers of the variable.
+    The x of a row must differ; both must lie in [0, P).
+
+    With M the product of all (X - x_i) and w_i = y_i / M'(x_i), Lagrange's polynomial is the sum of
+    w_i * M / (X - x_i). Since 1 / (X - x_i) is the series of x_i**n / X**(n + 1), its coefficient
+    of X**j is the sum over n of M[j + n + 1] * s[n], with s[n] the sum of w_i * x_i**n.
     """
-    nodes = np.ascontiguousarray(x.T, dtype=np.int64)
-    k, count = nodes.shape
-    inverses = _inverses()
-    newton = np.ascontiguousarray(y.T, dtype=np.float64)
-    for order in range(1, k):
-        step = newton[order:] - newton[order - 1 : -1]
-        # A negative difference d reads entry P + d of the table, which is the same field element.
-        step *= inverses[nodes[order:] - nodes[:-order]]
-        newton[order:] = _reduce(step)
-    # Horner's scheme on whole polynomials: multiplying by the variable moves the start of the
-    # window one place down, so nothing is copied.
-    out = np.zeros((2 * k, count))
-    start = k
-    out[start] = newton[k - 1]
-    node_values = nodes.astype(np.float64)
-    for j in range(k - 2, -1, -1):
-        length = k - 1 - j
-        product = out[start : start + length] * node_values[j]
-        start -= 1
-        out[start] = newton[j]
-        window = out[start : start + length]
-        window -= product
-        _reduce(window)
-    return np.ascontiguousarray(out[start : start + k].T).astype(np.int64)
+    k = x.shape[1]
+    baby, giant = _powers(x.astype(np.float64), k)
+    upper = _root_products(x)  # M[1] to M[k]
+    slopes = _reduce(upper.T * np.arange(1.0, k + 1))
+    weights = _reduce(y * _inverses()[_values(slopes, baby, giant).astype(np.int64)])
+    sums = _reduce(_reduce(giant * weights[:, None]) @ baby.transpose(0, 2, 1))
+    series = np.ascontiguousarray(sums.reshape(len(x), -1).T)
+    out = np.zeros_like(upper)
+    for n in range(k):
+        out[: k - n] += upper[n:] * series[n]
+    return np.ascontiguousarray(_reduce(out).T).astype(np.int64)
+
+
+def _root_products(x: Ints) -> Floats:
+    """Coefficients of X**1 to X**k [k, polynomials] of the product of all (X - x_i)."""
+    count, k = x.shape
+    size = 1 << (k - 1).bit_length()
+    # Factors are multiplied in pairs, the leading 1 of each being left out. Those that fill up to a
+    # power of two are X: the product is moved up by them.
+    lower = np.zeros((1, size, count))
+    lower[0, :k] = (P - x).T
+    while lower.shape[1] > 1:
+        left, right = lower[:, 0::2], lower[:, 1::2]
+        length = len(left)
+        product = np.zeros((2 * length, *left.shape[1:]))
+        for j in range(length):
+            product[j : j + length] += left[j] * right
+        product[length:] += left + right
+        lower = _reduce(product)
+    return np.concatenate([lower[size - k + 1 :, 0], np.ones((1, count))])
 
 
 def evaluate(coefficients: Ints, x: Ints) -> Ints:
     """Values [polynomials, points] of polynomials [polynomials, k] at x in [0, P)."""
+    baby, giant = _powers(x.astype(np.float64), coefficients.shape[1])
+    return _values(coefficients, baby, giant).astype(np.int64)
+
+
+def _powers(x: Floats, k: int) -> tuple[Floats, Floats]:
+    """Powers [polynomials, exponents, points] of x with exponents 0 to b-1, and of x**b.
+
+    With b about the root of k, x**n for all n < k is one of the first times one of the second.
+    """
+    step = 1 << ((k - 1).bit_length() + 1) // 2
+    baby = _power_table(x, step)
+    return baby, _power_table(_reduce(baby[:, -1] * x), -(-k // step))
+
+
+def _power_table(x: Floats, count: int) -> Floats:
+    """Powers [polynomials, count, points] with exponents 0 to count-1, doubling what is there."""
+    table = np.ones((len(x), count, x.shape[1]))
+    done, top = 1, x
+    while done < count:
+        more = min(done, count - done)
+        table[:, done : done + more] = _reduce(table[:, :more] * top[:, None])
+        done, top = 2 * done, _reduce(top * top)
+    return table
+
+
+def _values(coefficients: npt.NDArray[Any], baby: Floats, giant: Floats) -> Floats:
+    """Values of polynomials [polynomials, k] where the powers are those of the points."""
     count, k = coefficients.shape
-    blocks = -(-k // _BABY_STEPS)
-    padded = np.zeros((count, blocks * _BABY_STEPS))
+    padded = np.zeros((count, giant.shape[1] * baby.shape[1]))
     padded[:, :k] = coefficients
-    padded = padded.reshape(count, blocks, _BABY_STEPS)
-    points = x.astype(np.float64)
-    powers = np.ones((count, _BABY_STEPS, points.shape[1]))
-    for i in range(1, _BABY_STEPS):
-        powers[:, i] = _reduce(powers[:, i - 1] * points)
-    giant = _reduce(powers[:, -1] * points)
-    value = np.zeros(points.shape)
-    # Sums of products by hand: for such small matrices the threads of a BLAS only get in the way.
-    for block in range(blocks - 1, -1, -1):
-        value *= giant
-        for i in range(_BABY_STEPS):
-            value += padded[:, block, i, None] * powers[:, i]
-        _reduce(value)
-    return value.astype(np.int64)
+    values = _reduce(padded.reshape(count, giant.shape[1], -1) @ baby)
+    values *= giant
+    return _reduce(values.sum(1))

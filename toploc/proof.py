@@ -10,6 +10,7 @@ import base64
 import binascii
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import index
 
 import numpy as np
 import torch
@@ -30,12 +31,13 @@ class ProofPoly:
     modulus: int
 
     def __post_init__(self) -> None:
-        self.coeffs = [int(c) for c in self.coeffs]
-        self.modulus = int(self.modulus)
-        for name, value in [("modulus", self.modulus), *(("coefficient", c) for c in self.coeffs)]:
+        self.coeffs = [index(c) for c in self.coeffs]
+        self.modulus = index(self.modulus)
+        for value in (min(self.coeffs, default=0), max(self.coeffs, default=0), self.modulus):
             if not 0 <= value <= _LARGEST_WORD:
                 raise MalformedProof(
-                    f"{name} {value} does not fit 16 bits; give numbers from 0 to {_LARGEST_WORD}"
+                    f"{value} does not fit 16 bits; give a modulus and coefficients from 0 to "
+                    f"{_LARGEST_WORD}"
                 )
 
     def __call__(self, x: int) -> int:
@@ -56,6 +58,8 @@ class ProofPoly:
         found = []
         if not self.coeffs:
             found.append("it has no coefficients")
+        if len(self.coeffs) > P:
+            found.append(f"it has {len(self.coeffs)} coefficients, {P} are the most")
         if not 1 <= self.modulus <= P:
             null = " (the null proof: building it failed)" if self.modulus == 0 else ""
             found.append(f"its modulus is {self.modulus}{null}, allowed are 1 to {P}")

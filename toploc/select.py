@@ -1,20 +1,27 @@
 """The largest entries of each row, with ties broken by the lowest index.
 
-One pass over the data finds the maxima of strided blocks. The k-th largest block maximum is a lower
-bound of the k-th largest entry, so only blocks that reach it are looked at again, and only their
-entries that reach it are sorted. The same torch code serves CPU and CUDA; results are equal bit for
-bit whatever the device, the number of threads or the other rows.
+One pass over the data finds the maxima of strided blocks. The k-th largest maximum of disjoint
+groups of them is a lower bound of the k-th largest entry, and little below it, so only blocks that
+reach it are looked at again, and only their entries that reach it are sorted. The same torch code
+serves CPU and CUDA; results are equal bit for bit whatever the device, the number of threads or the
+other rows.
 
 Rows hold float32 numbers, ordered as numbers, or int16, the bits of bf16 or fp16 values, ordered by
 their magnitude, which is the order of the bits without the sign.
 """
 
+import math
+
 import torch
 from torch import Tensor
 
 _MAGNITUDE = 0x7FFF
-_WIDEST_BLOCK = 64
+_WIDEST_BLOCK = 32
+_GROUPS_PER_RESULT = 4
+"""With so many groups for each of the k results, the bound lets about k/8 too many entries pass."""
+
 _LOW = 0xFFFFFFFF
+_LAST = 0x7FFFFFFF << 32
 
 
 def top_k(values: Tensor, k: int) -> Tensor:
@@ -33,19 +40,25 @@ def leading(values: Tensor, k: int) -> tuple[Tensor, Tensor]:
     places beyond that number hold some other columns.
     """
     rows, n = values.shape
-    width = min(_WIDEST_BLOCK, n // (4 * k))
+    width = min(_WIDEST_BLOCK, n // (_GROUPS_PER_RESULT * k))
     if width < 2:
-        return _sorted(values), torch.full((rows,), n, device=values.device)
-    row, column = _candidates(values, k, width)
-    # Stable sorts from the least significant criterion to the most significant one.
-    order = torch.argsort(column)
-    row, column = row[order], column[order]
-    order = torch.argsort((row << 32) - _ranks(values[row, column]), stable=True)
-    column = column[order]
-    counts = torch.bincount(row, minlength=rows)
-    starts = torch.cumsum(counts, 0) - counts
-    places = starts[:, None] + torch.arange(int(counts.max()), device=values.device)
-    return column[places.clamp_(max=len(column) - 1)], counts
+        columns = torch.arange(n, device=values.device).expand(rows, n)
+        return _ordered(_packed(values, columns)), torch.full((rows,), n, device=values.device)
+    parts = _candidates(values, k, width)
+    counts = torch.stack([torch.bincount(row, minlength=rows) for row, _ in parts])
+    starts = counts.cumsum(0) - counts
+    total = counts.sum(0)
+    packed = torch.full((rows, int(total.max())), _LAST, device=values.device)
+    for (row, column), count, start in zip(parts, counts, starts, strict=True):
+        before = count.cumsum(0) - count  # entries of this part in the rows above
+        place = torch.arange(len(row), device=row.device) + (start - before)[row]
+        packed[row, place] = _packed(values[row, column], column)
+    return _ordered(packed), total
+
+
+def _packed(values: Tensor, columns: Tensor) -> Tensor:
+    """Numbers whose ascending order is by value, largest first, then by column."""
+    return (-_ranks(values) << 32) | columns
 
 
 def _ranks(values: Tensor) -> Tensor:
@@ -56,30 +69,39 @@ def _ranks(values: Tensor) -> Tensor:
     return (bits ^ ((bits >> 31) & 0x7FFFFFFF)).to(torch.int64)
 
 
-def _sorted(values: Tensor) -> Tensor:
-    """All columns in order, by sorting numbers made of rank and column."""
-    columns = torch.arange(values.shape[1], device=values.device)
-    packed = (-_ranks(values) << 32) | columns
+def _ordered(packed: Tensor) -> Tensor:
+    """The columns in the order of packed numbers, which may be sorted in place."""
     if packed.device.type == "cpu":
         packed.numpy().sort(axis=1)  # several times faster than torch's sort
-        return packed & _LOW
-    return torch.sort(packed, dim=1).values & _LOW
+    else:
+        packed = packed.sort(dim=1).values
+    return packed & _LOW
 
 
-def _candidates(values: Tensor, k: int, width: int) -> tuple[Tensor, Tensor]:
-    """Row and column of a few entries that hold the k largest of each row."""
-    n = values.shape[1]
+def _candidates(values: Tensor, k: int, width: int) -> list[tuple[Tensor, Tensor]]:
+    """Rows and columns of a few entries that hold the k largest of each row, in two parts.
+
+    The rows of each part ascend.
+    """
+    rows, n = values.shape
     blocks = n // width
-    body = values[:, : blocks * width].view(-1, width, blocks)
+    # Large activations come back in the same channels of every token. A number of blocks without a
+    # common factor with n, and so with the number of channels, spreads a channel over blocks.
+    while math.gcd(blocks, n) > 1 and blocks > 3 * k:
+        blocks -= 1
+    body = values[:, : blocks * width].view(rows, width, blocks)
     maxima = _block_maxima(body)
-    bound = maxima.topk(k, dim=1, sorted=True).values[:, -1]
+    size = max(blocks // (_GROUPS_PER_RESULT * k), 1)
+    groups = maxima[:, : blocks // size * size].view(rows, size, -1).amax(1)
+    bound = groups.topk(k, dim=1).values[:, -1]
     row, block = torch.nonzero(maxima >= bound[:, None], as_tuple=True)
     entry, place = torch.nonzero(_keys(body[row, :, block]) >= bound[row, None], as_tuple=True)
     tail = _keys(values[:, blocks * width :])
     tail_row, tail_column = torch.nonzero(tail >= bound[:, None], as_tuple=True)
-    row = torch.cat([row[entry], tail_row])
-    column = torch.cat([place * blocks + block[entry], tail_column + blocks * width])
-    return row, column
+    return [
+        (row[entry], place * blocks + block[entry]),
+        (tail_row, tail_column + blocks * width),
+    ]
 
 
 def _keys(values: Tensor) -> Tensor:

@@ -21,7 +21,9 @@ def test_largest_magnitudes_then_lowest_index(rows, n, k, seed):
     assert top_k(torch.from_numpy(bits), k).tolist() == expected(bits & 0x7FFF, k)
 
 
-@pytest.mark.parametrize(("n", "k"), [(49152, 20), (5000, 128), (300, 128), (300, 300), (1, 1)])
+@pytest.mark.parametrize(
+    ("n", "k"), [(49152, 20), (5000, 128), (300, 128), (300, 300), (210, 2), (1, 1)]
+)
 def test_largest_numbers_then_lowest_index(n, k):
     random = np.random.default_rng(n + k)
     values = (random.standard_normal((3, n)) * 8).round(1).astype(np.float32)
@@ -40,3 +42,12 @@ def test_leading_is_complete_down_to_its_last_value(k):
         last = row[found[count - 1]]
         assert set(found[:count].tolist()) >= set(torch.nonzero(row > last)[:, 0].tolist())
         assert (row == last).sum() == (row[found[:count]] == last).sum()
+
+
+def test_channels_that_are_large_in_every_token():
+    random = np.random.default_rng(2)
+    values = random.integers(0, 100, (2, 32, 576)).astype(np.int16)
+    values[:, :, [5, 70, 71, 300]] += random.integers(5000, 20000, (2, 32, 4)).astype(np.int16)
+    values[1] |= -(2**15)
+    flat = values.reshape(2, -1)
+    assert top_k(torch.from_numpy(flat), 128).tolist() == expected(flat & 0x7FFF, 128)
