@@ -7,14 +7,23 @@ so that `--help` answers at once.
 import json
 import os
 import sys
-from collections.abc import Callable
-from functools import wraps
 from pathlib import Path
-from typing import Annotated, Any, ParamSpec, TypeVar
+from typing import Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.text import Text
+
+from flows.console import (
+    JsonOption,
+    ProfileOption,
+    RootOption,
+    RunIdOption,
+    SetOption,
+    bad_usage_exits_2,
+    err,
+    out,
+)
+from flows.proof_cli import proof
+from flows.validator_cli import validator
 
 app = typer.Typer(
     name="tracemill",
@@ -22,51 +31,8 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
-PIPE_WIDTH = 150
-"""Columns where the output is no terminal, so that tables in logs are not cut to 80."""
-
-out = Console(width=None if sys.stdout.isatty() else PIPE_WIDTH)
-err = Console(stderr=True, width=None if sys.stderr.isatty() else PIPE_WIDTH)
-
-P = ParamSpec("P")
-R = TypeVar("R")
-
-ProfileOption = Annotated[
-    str, typer.Option("--profile", help="Name of a file in configs/, or a path to a .toml file.")
-]
-SetOption = Annotated[
-    list[str] | None,
-    typer.Option("--set", help="Change one value: a.b=value. May be given several times."),
-]
-RunIdOption = Annotated[
-    str, typer.Option("--run-id", help="Id of the run; one that exists is resumed.")
-]
-RootOption = Annotated[
-    str, typer.Option("--root", help="Storage root: a directory or an fsspec URI.")
-]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
-
-
-def bad_usage_exits_2(command: Callable[P, R]) -> Callable[P, R]:
-    """Errors of configuration and usage end with their text and exit code 2, no traceback."""
-
-    @wraps(command)
-    def wrapped(*args: P.args, **kwargs: P.kwargs) -> R:
-        from data_contracts.errors import ContractError
-        from flows.errors import FlowError
-        from infra.models.errors import ModelError
-        from infra.storage.errors import StorageError
-        from tasks.collect.errors import CollectError
-        from tasks.report.errors import ReportError
-
-        usage = (FlowError, ContractError, ModelError, StorageError, CollectError, ReportError)
-        try:
-            return command(*args, **kwargs)
-        except usage as error:
-            err.print(Text.assemble(("error: ", "red"), str(error)), soft_wrap=True)
-            raise typer.Exit(2) from error
-
-    return wrapped
+app.add_typer(proof)
+app.add_typer(validator)
 
 
 @app.command()
@@ -151,18 +117,30 @@ def doctor(as_json: JsonOption = False) -> None:
 @app.command()
 @bad_usage_exits_2
 def verify(
-    file: Annotated[Path, typer.Argument(help="Rows as .jsonl or .parquet.")],
+    file: Annotated[
+        Path, typer.Argument(help="Rows as .jsonl or .parquet; - reads JSON lines from stdin.")
+    ],
     output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="Write results as JSON lines here.")
+        Path | None,
+        typer.Option(
+            "-o",
+            "--output",
+            help="Write results here: parquet by the name .parquet, else JSON lines.",
+        ),
     ] = None,
     workers: Annotated[
         int, typer.Option(min=0, max=256, help="Scoring processes; 0: one per core.")
     ] = 0,
+    as_json: JsonOption = False,
 ) -> None:
-    """Score rows that have task_type, completion and verification_info."""
+    """Score rows that have task_type, completion, verification_info and perhaps id.
+
+    One result per row, in order: id, score, status, verifier, detail, seconds. Exit code 0 says
+    that every row has its result, whatever its status.
+    """
     from flows.verify_file import verify_file
 
-    raise typer.Exit(verify_file(file, output, workers, err))
+    raise typer.Exit(verify_file(file, output, workers, as_json, err))
 
 
 @app.command()

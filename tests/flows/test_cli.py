@@ -14,7 +14,7 @@ runner = CliRunner()
 
 
 @pytest.mark.parametrize(
-    "command", ["plan", "run", "status", "report", "doctor", "verify", "up", "down"]
+    "command", ["plan", "run", "status", "report", "doctor", "verify", "proof", "up", "down"]
 )
 def test_every_command_explains_itself(command):
     done = runner.invoke(app, [command, "--help"])
