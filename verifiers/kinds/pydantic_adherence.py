@@ -10,7 +10,7 @@ from verifiers.kinds.base import Info, Kind, text_of
 from verifiers.kinds.code import LIMITS, result_of
 from verifiers.kinds.json_answer import find_object_text
 from verifiers.result import Outcome, judged, no_answer
-from verifiers.sandbox import profile, run
+from verifiers.sandbox import profile, run, weak
 
 
 def _judge(answer: str, info: Info) -> Outcome:
@@ -32,7 +32,7 @@ def _judge(answer: str, info: Info) -> Outcome:
         raise VerifierFault("the machine gave the model's source no CPU, twice")
     if ended.out_of_time or ended.out_of_output:
         raise RowFault("pydantic_config passed a limit of time or output")
-    result = result_of(ended, nonce)
+    result = result_of(ended, nonce, 4096)
     if result is None:
         words = ended.stderr.decode("utf-8", "replace").strip().splitlines()
         raise RowFault(f"pydantic_config does not load or validate: {words[-1:]!r:.200}")
@@ -52,6 +52,7 @@ KIND = Kind(
     binary=True,
     judge=_judge,
     self_limiting=True,
+    settings={"weak_sandbox": weak.allowed()},
     missing=lambda: run.availability()[1],
     self_tests=(
         ('{"n": "5"}', _ROW, 1.0),

@@ -27,8 +27,12 @@ _START_SECONDS = 60.0
 _DEATH_SECONDS = 5.0
 _PATIENCE = 4
 """A patient run ends after this many times the wall limit."""
-_HOLD_BACK = 0.3
-"""CPU seconds below the limit at which a kill counts as the limit's doing (ticks are coarse)."""
+_NEARLY = 0.9
+"""Share of the CPU limit from which a kill counts as the limit's doing (ticks are coarse)."""
+FILES = 20_000
+"""Files and directories in the scratch directory; the kernel keeps about a kilobyte for each."""
+_LOOK_SECONDS = 0.2
+"""Time between two looks at the number of files."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +73,7 @@ class Ended:
     wall_seconds: float
     out_of_time: bool
     out_of_output: bool
+    """It passed the limit of output, or of files."""
     starved: bool
     """It ran out of wall time because the machine gave it no CPU."""
 
@@ -104,6 +109,7 @@ class Cage:
         self._control, self._buffer = self._tree.control, b""
         # Processes of the program's user id: the fork server; in a user namespace bwrap's too.
         self._beside = 1 if self._tree.slot or not in_bubblewrap else 2
+        self._scratch = -1
         try:
             if not self._receive(time.monotonic() + _START_SECONDS).get("ready"):
                 raise SandboxBroken("the guest did not say that it is ready")
@@ -111,6 +117,8 @@ class Cage:
             said = self._tree.errors()
             self.close()
             raise SandboxBroken(f"{error} {said}".strip()) from error
+        if in_bubblewrap:
+            self._scratch = procfs.directory_of(self._tree.process.pid, profile.SCRATCH)
 
     def alive(self) -> bool:
         """False when it died meanwhile, as with the thread that started it."""
@@ -157,15 +165,26 @@ class Cage:
                 selector.register(stream.fd, selectors.EVENT_READ, stream)
             selector.register(self._control, selectors.EVENT_READ, None)
             while ended is None or any(stream.open for stream in streams):
-                events = selector.select(max(0.0, deadline - time.monotonic()))
-                if not events and time.monotonic() >= deadline:
-                    if killed or ended is not None:
+                left = max(0.0, deadline - time.monotonic())
+                events = selector.select(min(left, _LOOK_SECONDS))
+                if not (events or killed or ended) and self._too_many_files():
+                    out_of_output = killed = True
+                    deadline = time.monotonic() + _DEATH_SECONDS
+                    self._kill_program()
+                dying = killed or ended is not None
+                if time.monotonic() >= deadline and not (events and dying):
+                    if dying:
                         raise SandboxBroken("the program did not die when killed")
                     if patient and (more := self._owed(started, limits)) > 0:
                         deadline += more
                         continue
                     out_of_time = killed = True
-                    starved = procfs.starved(self._tree.process.pid, limits.wall_seconds)
+                    # A patient run got its waiting back, unless there was no end of it.
+                    starved = (
+                        time.monotonic() - started >= _PATIENCE * limits.wall_seconds
+                        if patient
+                        else procfs.starved(self._tree.process.pid, limits.wall_seconds)
+                    )
                     deadline = time.monotonic() + _DEATH_SECONDS
                     self._kill_program()
                 for key, _ in events:
@@ -207,7 +226,7 @@ class Cage:
         if not isinstance(exit_code, int) or not isinstance(cpu, int | float):
             raise SandboxBroken(f"the guest reported nonsense: {report!r:.200}")
         self.clean = bool(report.get("clean"))
-        by_cpu = exit_code < 0 and cpu >= limits.cpu_seconds - _HOLD_BACK
+        by_cpu = exit_code < 0 and cpu >= _NEARLY * limits.cpu_seconds
         stdout, stderr, result = (bytes(stream.data) for stream in streams)
         return Ended(
             exit_code,
@@ -220,6 +239,12 @@ class Cage:
             out_of_output,
             starved and not by_cpu,
         )
+
+    def _too_many_files(self) -> bool:
+        if self._scratch < 0:
+            return False
+        found = os.fstatvfs(self._scratch)
+        return found.f_files - found.f_ffree > FILES
 
     def _kill_program(self) -> None:
         with contextlib.suppress(OSError):
@@ -249,4 +274,7 @@ class Cage:
 
     def close(self) -> None:
         """Kill everything inside and wait until it is gone."""
+        if self._scratch >= 0:
+            os.close(self._scratch)
+            self._scratch = -1
         self._tree.kill()

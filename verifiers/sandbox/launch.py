@@ -41,6 +41,7 @@ class Start:
     preload: tuple[str, ...] = ()
     script: tuple[str, ...] = ()
     limits: dict[str, int] = field(default_factory=dict)
+    forks: bool = False
 
 
 class Tree:
@@ -101,6 +102,7 @@ class Tree:
             "control": control,
             "script": start.script,
             "limits": start.limits,
+            "forks": start.forks,
         }
         return json.dumps(values).encode("ascii")
 

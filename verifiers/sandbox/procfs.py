@@ -1,5 +1,6 @@
 """What the kernel says about the processes of a sandbox, read from outside."""
 
+import os
 from pathlib import Path
 
 _STARVED_SHARE = 1 / 3
@@ -26,6 +27,30 @@ def descendants(pid: int) -> list[int]:
         found += below
         pending += below
     return found
+
+
+def memory(pid: int) -> int:
+    """Bytes of memory, files apart, that all processes below one hold; pages that a fork shares
+    with its parent count for both.
+    """
+    total = 0
+    for process in descendants(pid):
+        try:
+            lines = Path(f"/proc/{process}/status").read_text().splitlines()
+        except OSError:
+            continue
+        words = [line.split() for line in lines if line.startswith(("RssAnon:", "RssShmem:"))]
+        total += sum(int(count) for _, count, _ in words) << 10
+    return total
+
+
+def directory_of(sandbox_pid: int, path: str) -> int:
+    """A descriptor of a directory as the deepest process of a sandbox sees it; -1: hidden."""
+    below = descendants(sandbox_pid)
+    try:
+        return os.open(f"/proc/{below[-1]}/root{path}", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    except (OSError, IndexError):
+        return -1
 
 
 def cpu_wait_seconds(pid: int) -> float:

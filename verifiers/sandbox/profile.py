@@ -145,7 +145,7 @@ def bubblewrap(mounts: Mounts, uid: int) -> list[str]:
     mounts = (*system_mounts(), *mounts, (str(GUEST), f"{GUEST_ROOT}/guest"))
     # Bubblewrap makes the directories above mount points readable for their owner only.
     above = {str(parent) for _, path in mounts for parent in Path(path).parents}
-    for directory in sorted(above - {"/", SCRATCH}):
+    for directory in sorted(above - {"/", SCRATCH} | {"/dev"}):
         args += ["--perms", "0755", "--dir", directory]
     for source, path in mounts:
         args += ["--ro-bind-try", source, path]

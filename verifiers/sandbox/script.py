@@ -17,11 +17,17 @@ from verifiers.sandbox.launch import Start, Tree
 
 
 def start_script(
-    python: Path, script: Path, *args: str, read_only: Sequence[Path] = (), limits: Limits
+    python: Path,
+    script: Path,
+    *args: str,
+    read_only: Sequence[Path] = (),
+    limits: Limits,
+    forks: bool = False,
 ) -> Tree:
     """Start `script` in the virtual environment of `python`; what is visible besides that
     environment is in `read_only`, at the same paths. Of the limits those of memory, CPU time
-    (of the whole life) and threads are kept here.
+    (of the whole life) and threads are kept here. With `forks` it may start processes, each with
+    these limits of memory and CPU time; the owner then watches over their sum.
     """
     reason = run.availability()[1]
     if reason:
@@ -43,5 +49,6 @@ def start_script(
         python=str(python),
         script=(str(script.absolute()), *args),
         limits=limits.rlimits(1),
+        forks=forks,
     )
     return Tree(start, in_bubblewrap=run.in_bubblewrap())

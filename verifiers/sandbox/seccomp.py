@@ -12,7 +12,7 @@ from typing import Any
 
 OWN_PID = 0x5EC0_0D1D
 _CLONE_THREAD = 0x0001_0000
-_AF_UNIX = 1
+_AF_UNIX, _SOCK_STREAM, _SOCK_TYPE = 1, 1, 0xF
 _EPERM, _ENOSYS = 1, 38
 _CTL_OPTIMIZE = 8
 _PR_SET_PDEATHSIG = 1
@@ -73,7 +73,9 @@ def programs() -> tuple[bytes, bytes]:
         if _known(sc, name):
             guest.add_rule(sc.ALLOW, name)
     guest.add_rule(sc.ERRNO(_ENOSYS), "clone3")  # glibc then falls back to clone
-    guest.add_rule(sc.ALLOW, "socketpair", sc.Arg(0, sc.EQ, _AF_UNIX))  # asyncio wakes itself
+    # asyncio wakes itself by such a pair; datagram sockets could send to any address.
+    stream = sc.Arg(1, sc.MASKED_EQ, _SOCK_TYPE, _SOCK_STREAM)
+    guest.add_rule(sc.ALLOW, "socketpair", sc.Arg(0, sc.EQ, _AF_UNIX), stream)
 
     program = sc.SyscallFilter(defaction=sc.ALLOW)
     program.add_rule(sc.ERRNO(_EPERM), "clone", sc.Arg(0, sc.MASKED_EQ, _CLONE_THREAD, 0))

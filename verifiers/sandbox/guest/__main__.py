@@ -37,11 +37,14 @@ class Settings:
     guest_filter: bytes
     program_filter: bytes
     control: int
-    """Socket of the fork server; -1 with a script."""
+    """Socket of the fork server or of the script."""
     script: list[str]
     """A script and its arguments, to run in place of the fork server."""
     limits: dict[str, int]
     """Limits of the script."""
+    forks: bool
+    """The script may fork; its children lose that with the function `confine` that it finds among
+    its globals, beside `control`."""
 
 
 def read_settings(fd: int) -> Settings:
@@ -54,12 +57,19 @@ def read_settings(fd: int) -> Settings:
 
 def run_script(settings: Settings) -> None:
     """One program for the life of the sandbox, in the virtual environment of its interpreter."""
+
+    def confine(limits: dict[str, int]) -> None:
+        limit_resources(limits)
+        load_filter(settings.program_filter, settings.placeholder)
+
     limit_resources(settings.limits)
     load_filter(settings.guest_filter, settings.placeholder)
-    load_filter(settings.program_filter, settings.placeholder)
+    if not settings.forks:
+        confine({})
     site.main()  # hostile, too: .pth files run code
     sys.argv = settings.script
-    runpy.run_path(settings.script[0], run_name="__main__")
+    given = {"confine": confine, "control": settings.control}
+    runpy.run_path(settings.script[0], given, run_name="__main__")
 
 
 def main() -> None:
