@@ -1,7 +1,8 @@
 """Nodes that are child processes of this one.
 
-Each child reads one JSON line per job from its stdin and answers with one JSON line on its stdout.
-A child ends when its stdin closes, so that no node outlives the flow, whatever killed the flow.
+Each child says its node id, the public key that it made, in a first JSON line on its stdout. Then
+it reads one JSON line per job from its stdin and answers with one JSON line on its stdout. A child
+ends when its stdin closes, so that no node outlives the flow, whatever killed the flow.
 Invariants: one thread per node feeds it; a node that dies is started again and its job keeps its
 place in the queue, at most `MAX_ATTEMPTS` times; no job is given to two nodes at once.
 """
@@ -23,6 +24,7 @@ from typing import IO, Self
 
 from infra.pool.errors import JobFailed, NodeLost, PoolClosed
 from infra.pool.protocol import Job, JobResult, NodeStatus
+from toploc.signing import public_key
 
 MAX_ATTEMPTS = 3
 STOP_SECONDS = 5.0
@@ -41,20 +43,23 @@ class _Queued:
 class _Node:
     """One child process and what is known of it."""
 
-    def __init__(self, node_id: str, command: Sequence[str], env: Mapping[str, str]):
-        self.node_id = node_id
+    def __init__(self, name: str, command: Sequence[str], env: Mapping[str, str]):
+        self.name = name
+        self.node_id = ""
         self._command = list(command)
         self._env = dict(env)
         self._log: IO[bytes] = tempfile.TemporaryFile()
         self.process: subprocess.Popen[bytes] | None = None
         self.state = "starting"
         self.jobs_done = 0
+        self.distrusted = False
         self.starts = 0
 
     def start(self) -> subprocess.Popen[bytes]:
         """The running child, started if there is none."""
         if self.process is None or self.process.poll() is not None:
             self.state = "starting"
+            self.node_id = ""
             self.starts += 1
             self.process = subprocess.Popen(
                 self._command,
@@ -67,20 +72,36 @@ class _Node:
             )
         return self.process
 
+    def meet(self) -> subprocess.Popen[bytes] | None:
+        """The running child, once it has said its node id; None when it did not."""
+        process = self.start()
+        assert process.stdout is not None
+        try:
+            if not self.node_id:
+                node_id = str(_line(process.stdout).get("node_id"))
+                public_key(node_id)
+                self.node_id, self.state = node_id, "idle"
+        except (OSError, ValueError):
+            self.stop()
+            return None
+        return process
+
     def ask(self, job: Job) -> dict[str, object] | None:
         """The child's answer to a job; None when the child died."""
-        process = self.start()
+        if self.distrusted:
+            self.distrusted = False
+            self.stop()
+        process = self.meet()
+        if process is None:
+            return None
         assert process.stdin is not None and process.stdout is not None
         line = json.dumps({"job_id": job.job_id, "kind": job.kind, "payload": job.payload})
         self.state = "busy"
         try:
             process.stdin.write(line.encode() + b"\n")
             process.stdin.flush()
-            answer = process.stdout.readline()
-            parsed = json.loads(answer) if answer.endswith(b"\n") else None
+            parsed = _line(process.stdout)
         except (OSError, ValueError):
-            parsed = None
-        if not isinstance(parsed, dict):
             self.stop()
             return None
         self.state = "idle"
@@ -111,6 +132,15 @@ class _Node:
         process.wait()
 
 
+def _line(stream: IO[bytes]) -> dict[str, object]:
+    """The next line of a child, which must be a whole JSON object."""
+    line = stream.readline()
+    parsed = json.loads(line) if line.endswith(b"\n") else None
+    if not isinstance(parsed, dict):
+        raise ValueError(f"not a JSON object: {line[:80]!r}")
+    return parsed
+
+
 class LocalPool:
     """A fixed number of local nodes; see NodePool.
 
@@ -121,10 +151,7 @@ class LocalPool:
         if nodes < 1:
             raise ValueError(f"nodes is {nodes}; a pool needs at least 1")
         base = dict(os.environ if env is None else env)
-        self._nodes = [
-            _Node(f"local-{number}", command, base | {"TRACEMILL_NODE_ID": f"local-{number}"})
-            for number in range(nodes)
-        ]
+        self._nodes = [_Node(f"local-{number}", command, base) for number in range(nodes)]
         self._queue: list[_Queued] = []
         self._numbers = itertools.count()
         self._changed = threading.Condition()
@@ -163,9 +190,15 @@ class LocalPool:
     def nodes(self) -> list[NodeStatus]:
         """The nodes at this moment."""
         return [
-            NodeStatus(node.node_id, node.state, node.jobs_done, max(0, node.starts - 1))
+            NodeStatus(node.name, node.node_id, node.state, node.jobs_done, max(0, node.starts - 1))
             for node in self._nodes
         ]
+
+    def distrust(self, node_id: str) -> None:
+        """Start a node anew before its next job; an id that is not of this pool changes nothing."""
+        for node in self._nodes:
+            if node.node_id == node_id:
+                node.distrusted = True
 
     def close(self) -> None:
         """Stop all nodes. Jobs that wait, or that a node had, raise PoolClosed."""
@@ -185,6 +218,7 @@ class LocalPool:
             node.stop()
 
     def _feed(self, node: _Node) -> None:
+        node.meet()
         while (queued := self._next()) is not None:
             if not queued.future.running() and not queued.future.set_running_or_notify_cancel():
                 continue
@@ -196,7 +230,7 @@ class LocalPool:
                 queued.future.set_exception(
                     JobFailed(
                         queued.job.job_id,
-                        node.node_id,
+                        node.name,
                         str(answer.get("error_kind")),
                         str(answer["error"]),
                     )

@@ -30,6 +30,7 @@ class JobResult:
 
     job_id: str
     node_id: str
+    """The public key of the node that held the job, as the pool knows it."""
     output: dict[str, Any]
     seconds: float
 
@@ -38,7 +39,10 @@ class JobResult:
 class NodeStatus:
     """A node as the pool sees it."""
 
+    name: str
+    """Its place in the pool; a node that replaces another one takes its place."""
     node_id: str
+    """Its public key, 64 hex digits; empty until it has said it."""
     state: str
     """`starting`, `idle`, `busy` or `dead`."""
     jobs_done: int
@@ -54,6 +58,10 @@ class NodePool(Protocol):
 
     def nodes(self) -> list[NodeStatus]:
         """The nodes at this moment."""
+        ...
+
+    def distrust(self, node_id: str) -> None:
+        """Take a node that was caught at a lie out of service as it is, after its present job."""
         ...
 
     def close(self) -> None:

@@ -30,6 +30,8 @@ from infra.pool.core.state import PoolState, Shard
 
 _GAP = 15.0
 """Seconds between ticks that are taken for a gap in our own time."""
+_SWEEP = 5.0
+"""Seconds between looks at all groups; what cannot wait is looked at with each tick."""
 
 
 def decide(state: PoolState, event: Event, now: float) -> tuple[PoolState, list[Effect]]:
@@ -52,6 +54,7 @@ def decide(state: PoolState, event: Event, now: float) -> tuple[PoolState, list[
             life.proved(state, event, effects)
         case Submitted():
             leases.submitted(state, event, effects)
+            leases.grant(state, effects)
         case Failed():
             leases.failed(state, event, effects)
         case Judged():
@@ -68,8 +71,10 @@ def _tick(state: PoolState, effects: Effects) -> None:
         state.grace_until = state.now + state.settings.unhealthy_after
     state.last_tick = state.now
     life.silence(state, effects)
-    leases.expire(state, effects)
-    groups.retire(state, effects)
+    if state.now - state.last_sweep >= _SWEEP:
+        state.last_sweep = state.now
+        leases.expire(state, effects)
+        groups.retire(state, effects)
     groups.mend(state, effects)
     formation.form(state, effects)
     leases.grant(state, effects)
@@ -81,6 +86,9 @@ def _departs(state: PoolState, event: Leaving | Gone | Excluded, effects: Effect
         return
     if isinstance(event, Leaving):
         node.leaving = True
+        if node.group_id:
+            state.groups[node.group_id].give_way = "a node leaves"
+            state.touch("group", node.group_id)
         state.touch("node", node.node_id)
         life.refresh_idle(state, node)
     elif isinstance(event, Gone):

@@ -41,6 +41,8 @@ class Beat:
     group_id: str = ""
     version: int = -1
     """Version of the group that the node is ready for; -1: not ready."""
+    standing_by: bool = False
+    """An idle node has loaded what it was asked to."""
     shard_id: str = ""
     progress: float = 0.0
     models: frozenset[str] | None = None

@@ -4,9 +4,10 @@ The task with the least per weight among those of the highest priority that stil
 first; its topologies are tried in its own order. A group is formed whole or not at all. Within one,
 round trips are at most `max_rtt_ms` from the first member and throughputs within `max_rate_ratio`;
 nodes with the model in memory or on disk are preferred. Some nodes of each class that forms
-multi-node groups stay idle to replace lost members.
+multi-node groups stay idle to replace lost members, and keep one of its parts loaded.
 """
 
+import math
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from itertools import islice
@@ -15,7 +16,7 @@ from infra.pool.core import groups
 from infra.pool.core.distance import apart, similar
 from infra.pool.core.events import Effects, GroupCreated
 from infra.pool.core.requirements import Specs, Topology
-from infra.pool.core.state import ANY_NODE, Group, Node, PoolState, Task
+from infra.pool.core.state import ANY_NODE, Group, Node, NodeState, PoolState, Task
 
 _CELL = 10.0
 """Degrees of the grid that finds near nodes without looking at all."""
@@ -25,50 +26,30 @@ _LOOK = 48
 
 def form(state: PoolState, effects: Effects) -> None:
     """Form groups out of idle nodes until no task wants or gets one."""
-    held, demand = _held(state), _demand(state)
+    demand = {task.task_id: _demand(task) for task in state.tasks.values()}
     waiting = [task for task in state.tasks.values() if demand[task.task_id] > 0]
     if state.idle and waiting:
         pools = _Pools(state)
         while waiting:
-            task = min(waiting, key=lambda t: (-t.priority, held[t.task_id] / t.weight, t.task_id))
+            task = min(waiting, key=lambda t: (-t.priority, t.held / t.weight, t.task_id))
             members = _pick(pools, task)
             if members is None:
                 waiting.remove(task)
                 continue
             topology, nodes = members
-            held[task.task_id] += sum(_size(node) for node in nodes)
             _create(state, task, topology, nodes, effects)
             demand[task.task_id] -= 1
             if demand[task.task_id] <= 0:
                 waiting.remove(task)
-    _feed_the_starved(state, held, effects)
+    _feed_the_starved(state, effects)
+    _stand_by(state)
 
 
-def _held(state: PoolState) -> dict[str, float]:
-    held: dict[str, float] = defaultdict(float)
-    for group in state.groups.values():
-        held[group.task_id] += sum(_size(node) for node in state.members(group))
-    return held
-
-
-def _size(node: Node) -> float:
-    """What a node is worth in the shares of tasks."""
-    return max(node.specs.gpu_total_mb, 1)
-
-
-def _demand(state: PoolState) -> dict[str, float]:
-    """Groups that each task could still use: one for each shard that nobody works on."""
-    busy: dict[str, int] = defaultdict(int)
-    for group in state.groups.values():
-        busy[group.task_id] += 1
-    return {
-        task.task_id: 0
-        if task.stopped
-        else float("inf")
-        if task.standing
-        else task.open_shards - busy[task.task_id]
-        for task in state.tasks.values()
-    }
+def _demand(task: Task) -> float:
+    """Groups that a task could still use: one for each shard that nobody works on."""
+    if task.stopped:
+        return 0
+    return math.inf if task.standing else task.open_shards - task.groups
 
 
 class _Pools:
@@ -76,10 +57,6 @@ class _Pools:
 
     def __init__(self, state: PoolState):
         self.state = state
-        self.grouped: Counter[str] = Counter()
-        """Nodes in groups of each topology."""
-        for group in state.groups.values():
-            self.grouped[group.topology] += len(group.members)
         self.classes: dict[Specs, dict[str, Node]] = defaultdict(dict)
         self.cells: dict[tuple[int, int] | None, dict[str, Node]] = defaultdict(dict)
         for node_id in state.idle:
@@ -87,16 +64,16 @@ class _Pools:
             self.classes[node.specs][node_id] = node
             self.cells[_cell(node)][node_id] = node
 
-    def take(self, topology: Topology, nodes: list[Node]) -> None:
+    def take(self, nodes: list[Node]) -> None:
         """These nodes are in a group now."""
-        self.grouped[topology.name] += len(nodes)
         for node in nodes:
             del self.classes[node.specs][node.node_id]
             del self.cells[_cell(node)][node.node_id]
 
     def enough(self, topology: Topology) -> bool:
         """Whether a group can be formed and the spares of its topology kept."""
-        spares = int(self.grouped[topology.name] * self.state.settings.spare_share)
+        grouped = sum(task.grouped.get(topology.name, 0) for task in self.state.tasks.values())
+        spares = int(grouped * self.state.settings.spare_share)
         fitting = sum(
             len(nodes)
             for specs, nodes in self.classes.items()
@@ -161,7 +138,7 @@ def _pick(pools: _Pools, task: Task) -> tuple[Topology, list[Node]] | None:
         else:
             members = _several(pools, topology, task)
         if members:
-            pools.take(topology, members)
+            pools.take(members)
             return topology, members
     return None
 
@@ -207,9 +184,10 @@ def _create(
     state.next_group += 1
     group = Group(group_id, topology.name, task.task_id, [n.node_id for n in members], state.now)
     state.groups[group_id] = group
+    state.count(group, 1)
     task.starved_since = None
     for node in members:
-        node.group_id, node.reserved = group_id, None
+        node.group_id, node.reserved, node.standby = group_id, None, None
         state.idle.pop(node.node_id, None)
         state.touch("node", node.node_id)
     state.touch("group", group_id)
@@ -231,11 +209,11 @@ def _ranked(nodes: list[Node], task: Task) -> list[Node]:
     return [place if place is not None else rest.pop(0) for place in places]
 
 
-def _feed_the_starved(state: PoolState, held: dict[str, float], effects: Effects) -> None:
+def _feed_the_starved(state: PoolState, effects: Effects) -> None:
     """Ask others to give way to a task that has had no group for long."""
     for task in sorted(state.tasks.values(), key=lambda t: (-t.priority, t.task_id)):
         wants = not task.stopped and (task.standing or task.queue)
-        if held.get(task.task_id) or not wants:
+        if task.groups or not wants:
             task.starved_since = None
             continue
         if task.starved_since is None:
@@ -248,3 +226,30 @@ def _feed_the_starved(state: PoolState, held: dict[str, float], effects: Effects
         ):
             # Patience starts again: the groups first come to their shard borders.
             task.starved_since = state.now
+
+
+def _stand_by(state: PoolState) -> None:
+    """Have idle nodes load parts of the models that they could be needed for, each rank in turn."""
+    for node_id in state.idle:
+        node = state.nodes[node_id]
+        if node.standby is None and node.state is NodeState.HEALTHY:
+            node.standby = _wanted_part(state, node)
+            if node.standby:
+                state.touch("node", node_id)
+
+
+def _wanted_part(state: PoolState, node: Node) -> tuple[str, int, int] | None:
+    """The part of a multi-node model that the fewest idle nodes keep; what it has loaded first."""
+    kept = Counter(state.nodes[other].standby for other in state.idle)
+    parts = [
+        (task.model, rank, topology.max_size)
+        for task in state.tasks.values()
+        for topology in task.topologies
+        if topology.max_size > 1
+        and task.grouped.get(topology.name)
+        and topology.requirement.met_by(node.specs)
+        for rank in range(topology.max_size)
+    ]
+    if not parts:
+        return None
+    return min(parts, key=lambda part: (kept[part], part != node.loaded, part))

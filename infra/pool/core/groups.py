@@ -43,7 +43,8 @@ def replace(state: PoolState, group: Group, lost: Node, reason: str, effects: Ef
     group.ready_at = None
     group.created_at = state.now
     state.free.pop(group.group_id, None)
-    lost.group_id, spare.group_id, spare.reserved = "", group.group_id, None
+    lost.group_id, spare.group_id = "", group.group_id
+    spare.reserved = spare.standby = None
     for node in (lost, spare):
         life.refresh_idle(state, node)
         state.touch("node", node.node_id)
@@ -90,6 +91,7 @@ def dissolve(state: PoolState, group: Group, reason: str, effects: Effects) -> N
     """End a group; its shard waits again, its healthy nodes are idle."""
     leases.drop(state, group, reason, effects)
     del state.groups[group.group_id]
+    state.count(group, -1)
     state.free.pop(group.group_id, None)
     state.stalled.pop(group.group_id, None)
     state.touch("group", group.group_id)
@@ -136,10 +138,8 @@ def retire(state: PoolState, effects: Effects) -> None:
         if task is None or task.stopped:
             reason = task.stopped if task else "the task was deleted"
             dissolve(state, group, reason, effects)
-        elif any(node.leaving for node in state.members(group)) and not group.shard_id:
-            dissolve(state, group, "a node leaves", effects)
         elif group.give_way and not group.shard_id:
-            dissolve(state, group, "it gives way to a starved task", effects)
+            dissolve(state, group, group.give_way, effects)
         elif group.ready_at is None and _loads_too_long(state, group):
             slow = [n for n in group.members if n not in group.confirmed]
             dissolve(state, group, f"not ready in time: {', '.join(slow)}", effects)
@@ -182,7 +182,7 @@ def make_room(state: PoolState, task: Task, topology: Topology, effects: Effects
         if len(chosen) < topology.min_size:
             continue
         for _, node_id, group in chosen:
-            group.give_way = True
+            group.give_way = "it gives way to a starved task"
             until = state.now + settings.stuck_seconds
             state.nodes[node_id].reserved = (task.task_id, until)
             state.touch("group", group.group_id)

@@ -212,15 +212,14 @@ def failed(state: PoolState, event: Failed, effects: Effects) -> None:
     if event.cause == "user":
         shard.user_failures.append(event.node_id)
         # One node's word does not end a shard while others could try it.
-        others = sum(other.task_id == task.task_id for other in state.groups.values())
-        needed = min(state.settings.user_retries, max(others, 1))
+        needed = min(state.settings.user_retries, max(task.groups, 1))
         enough = len(shard.user_failures) >= state.settings.user_retries
         if enough and len(set(shard.user_failures)) >= needed:
             _end(state, shard, ShardState.FAILED, f"user: {event.reason}"[:500], effects)
     elif event.cause == "config":
         task.config_reports |= {event.node_id}
         state.touch("task", task.task_id)
-        nodes = sum(len(g.members) for g in state.groups.values() if g.task_id == task.task_id)
+        nodes = sum(task.grouped.values())
         if len(task.config_reports) >= min(state.settings.config_reports, max(nodes, 1)):
             stop_task(state, task, f"config: {event.reason}"[:500], effects)
     if event.cause != "user":

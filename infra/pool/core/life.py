@@ -53,7 +53,8 @@ def registered(state: PoolState, event: Registered, effects: Effects) -> None:
         groups.lose_member(state, state.groups[node.group_id], node, "it restarted", effects)
     same = node.proven and node.specs == event.specs
     node.specs, node.location, node.address = event.specs, event.location, event.address
-    node.models, node.loaded, node.leaving = event.models, None, False
+    node.models, node.leaving = event.models, False
+    node.loaded = node.standby = None
     node.proven, node.last_seen = same, state.now
     new = NodeState.WAITING if same else NodeState.DISCOVERED
     set_state(state, node, new, "registered", effects)
@@ -95,6 +96,10 @@ def beat(state: PoolState, event: Beat, effects: Effects) -> None:
         node.models = event.models
         state.touch("node", node.node_id)
     node.rtt_ms.update(event.rtt_ms)
+    if event.standing_by and node.standby and node.loaded != node.standby:
+        node.loaded = node.standby
+        node.models |= {node.standby[0]}
+        state.touch("node", node.node_id)
     group = state.groups.get(node.group_id)
     if group is None or event.group_id != group.group_id:
         return

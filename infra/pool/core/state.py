@@ -101,6 +101,8 @@ class Node:
     group_id: str = ""
     loaded: tuple[str, int, int] | None = None
     """(model, rank, group size) of the weights in its memory."""
+    standby: tuple[str, int, int] | None = None
+    """What it keeps loaded while it is idle, to replace a lost member at once."""
     models: frozenset[str] = frozenset()
     """Models on its disk."""
     rate: float = 0.0
@@ -135,8 +137,10 @@ class Group:
     shard_id: str = ""
     stalled_at: float | None = None
     """Since when a member is silent."""
-    give_way: bool = False
-    """Dissolve at the next shard border: its nodes are wanted elsewhere."""
+    held: float = 0.0
+    """GPU memory that it counts for in the shares of tasks, in MB."""
+    give_way: str = ""
+    """Why it is to be dissolved at the next shard border; empty: it goes on."""
 
 
 @dataclass(slots=True)
@@ -187,6 +191,11 @@ class Task:
     standing: bool = False
     queue: deque[str] = field(default_factory=deque)
     open_shards: int = 0
+    groups: int = 0
+    grouped: dict[str, int] = field(default_factory=dict)
+    """Nodes in its groups, by topology."""
+    held: float = 0.0
+    """GPU memory in its groups, in MB."""
     served: float = 0.0
     """Node-seconds that it was given."""
     config_reports: frozenset[str] = frozenset()
@@ -209,6 +218,7 @@ class PoolState:
     shards: dict[str, Shard] = field(default_factory=dict)
     next_group: int = 1
     last_tick: float | None = None
+    last_sweep: float = 0.0
     grace_until: float = 0.0
     """After a gap in our own time no node is blamed for silence until then."""
     idle: dict[str, None] = field(default_factory=dict)
@@ -230,6 +240,18 @@ class PoolState:
         """Look at a node's silence at a time, and not before."""
         node.due = at
         heapq.heappush(self.due, (at, node.node_id))
+
+    def count(self, group: Group, sign: int) -> None:
+        """Book a group that begins (1) or ends (-1) with its task."""
+        task = self.tasks[group.task_id]
+        task.groups += sign
+        task.grouped[group.topology] = task.grouped.get(group.topology, 0) + sign * len(
+            group.members
+        )
+        # Nodes of one topology have equal or better cards; the first stands for all.
+        size = max(self.nodes[group.members[0]].specs.gpu_total_mb, 1)
+        group.held = group.held or float(size * len(group.members))
+        task.held += sign * group.held
 
     def members(self, group: Group) -> list[Node]:
         """Nodes of a group, by rank."""

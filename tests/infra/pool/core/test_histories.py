@@ -157,6 +157,10 @@ class World:
         for task in state.tasks.values():
             own = [s for s in state.shards.values() if s.task_id == task.task_id]
             assert task.open_shards == sum(s.state in OPEN for s in own)
+            teams = [g for g in state.groups.values() if g.task_id == task.task_id]
+            assert task.groups == len(teams)
+            assert sum(task.grouped.values()) == sum(len(g.members) for g in teams)
+            assert task.held == sum(g.held for g in teams)
         assert self.added <= set(state.shards), "a shard is gone"
         for group_id in state.free:
             group = state.groups[group_id]
