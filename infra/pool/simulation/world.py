@@ -50,6 +50,16 @@ class Run:
 
 
 @dataclass(frozen=True)
+class Result:
+    """What a group has handed in and a validator will judge."""
+
+    group_id: str
+    shard_id: str
+    spent: float
+    liars: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Loss:
     """A node was lost while its group worked on a shard."""
 
@@ -81,7 +91,7 @@ class World:
         self._runs: dict[Key, Run] = {}
         self._losses: list[Loss] = []
         self._done: set[str] = set()
-        self._events: list[tuple[float, int, str, object]] = []
+        self._events: list[tuple[float, int, str, Machine | Result]] = []
         self._count = 0
         for machine in machines:
             policy.join(machine, 0.0)
@@ -108,7 +118,7 @@ class World:
 
     # --- troubles ---
 
-    def _push(self, at: float, kind: str, what: object) -> None:
+    def _push(self, at: float, kind: str, what: Machine | Result) -> None:
         self._count += 1
         heapq.heappush(self._events, (at, self._count, kind, what))
 
@@ -116,9 +126,9 @@ class World:
         if rate > 0:
             self._push(now + self._rng.expovariate(rate / HOUR), kind, machine)
 
-    def _strike(self, kind: str, what: object, now: float) -> None:
+    def _strike(self, kind: str, what: Machine | Result, now: float) -> None:
         troubles = self.troubles
-        if not isinstance(what, Machine):
+        if isinstance(what, Result):
             self._judge(what, now)
             return
         if kind == "lost":
@@ -295,8 +305,8 @@ class World:
     def _submit(self, run: Run, members: list[Machine], now: float) -> None:
         liars = tuple(machine.node_id for machine in members if machine.liar)
         self.policy.submitted(run.key[0], run.shard_id, now)
-        verdict = (run.key[0], run.shard_id, run.spent, liars)
-        self._push(now + self.troubles.verdict_seconds, "verdict", verdict)
+        result = Result(run.key[0], run.shard_id, run.spent, liars)
+        self._push(now + self.troubles.verdict_seconds, "verdict", result)
         run.shard_id, run.progress, run.spent, run.finished = "", 0.0, 0.0, False
         run.look_at = now + STEP
         for machine in members:
@@ -304,11 +314,11 @@ class World:
         if run.shard_id:
             self._look(run, now)
 
-    def _judge(self, what: object, now: float) -> None:
-        group_id, shard_id, spent, liars = what  # type: ignore[misc]
-        counts = self.policy.judged(group_id, shard_id, not liars, liars, now)
+    def _judge(self, result: Result, now: float) -> None:
+        liars = result.liars
+        counts = self.policy.judged(result.group_id, result.shard_id, not liars, liars, now)
         if liars:
-            self.account.add("rejected", spent)
+            self.account.add("rejected", result.spent)
             for machine in (self.machines[node_id] for node_id in liars):
                 self._hear(machine, None, now)
                 self._book_free(machine, now)
@@ -317,11 +327,11 @@ class World:
                     if machine.node_id in run.members:
                         run.look_at = now
         elif counts:
-            self._done.add(shard_id)
+            self._done.add(result.shard_id)
             self.account.shards += 1
-            self.account.add("useful", spent)
+            self.account.add("useful", result.spent)
         else:
-            self.account.add("duplicate", spent)
+            self.account.add("duplicate", result.spent)
 
     # --- bookkeeping ---
 
