@@ -4,8 +4,6 @@ Every message names what failed, the value received, what is allowed and the nex
 are also `ValueError`s, so that callers of the PyPI package's functions need no new handler.
 """
 
-from pathlib import Path
-
 
 class ToplocError(ValueError):
     """Base of all errors raised here. None of them goes away by trying again."""
@@ -41,16 +39,13 @@ class MalformedKey(ToplocError):
     """Bytes or text that are not a key that can identify a node."""
 
 
-class KeyFileRefused(ToplocError):
-    """A place for a private key that others can see, or that is taken."""
-
-    def __init__(self, path: Path, problem: str):
-        super().__init__(f"key file {path}: {problem}")
-
-
 class MalformedRecord(ToplocError):
     """A group file's name or a stage's record that does not follow the grammar."""
 
 
 class LinkRefused(ToplocError):
     """A stage does not sign, or does not go on, because the other end of a link does not fit."""
+
+
+class MalformedProfile(ToplocError):
+    """A calibration profile that cannot be read, or honest runs that none can be made of."""

@@ -23,6 +23,7 @@ from torch import Tensor
 from toploc.build import segments
 from toploc.errors import ToplocError
 from toploc.field import SMALLEST_MODULUS, Floats, Ints, P, evaluate
+from toploc.inspection import degrees, trivial_shapes
 from toploc.proof import WORD
 from toploc.verify import Comparison, compare, exponents
 
@@ -52,11 +53,25 @@ class ProofVerdict:
     accepted: bool
     reasons: tuple[str, ...]
     figures: Figures = field(default_factory=dict)
+    soft: bool = False
+    """Refused where no honest run was ever seen: to be done again elsewhere, never punished."""
 
 
 def refuse(*reasons: str, figures: Figures | None = None) -> ProofVerdict:
     """A refusal."""
     return ProofVerdict(False, reasons, figures or {})
+
+
+@dataclass(frozen=True, slots=True)
+class Examination:
+    """What proofs say before any limit is asked: faults that no limit forgives, or figures."""
+
+    faults: tuple[str, ...]
+    comparison: Comparison | None = None
+    """None where the proofs could not be compared with anything."""
+    rows: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    """Rows of each chunk."""
+    figures: Figures = field(default_factory=dict)
 
 
 @torch.no_grad()
@@ -67,40 +82,72 @@ def judge_proofs(
     topk: int = 128,
     decode_batching_size: int = 32,
 ) -> ProofVerdict:
-    """Judge concatenated proofs against the verifier's hidden states [rows, hidden] in bf16."""
+    """Judge concatenated proofs against the verifier's hidden states [rows, hidden] in bf16.
+
+    For models without a calibration profile; with one see `toploc.decision`.
+    """
+    return judge_examined(examine_proofs(hidden, proofs, topk, decode_batching_size), limits)
+
+
+def judge_examined(found: Examination, limits: Limits) -> ProofVerdict:
+    """As `judge_proofs`, of proofs that have been examined."""
+    if found.comparison is None:
+        return refuse(*found.faults)
+    reasons = (*found.faults, *_over_limits(found.comparison, limits))
+    return ProofVerdict(not reasons, reasons, found.figures)
+
+
+@torch.no_grad()
+def examine_proofs(
+    hidden: Tensor, proofs: bytes, topk: int = 128, decode_batching_size: int = 32
+) -> Examination:
+    """Compare proofs with hidden states [rows, hidden] in bf16; see the module for the faults."""
     if topk < SMALLEST_TOPK or decode_batching_size < 1:
-        return refuse(
+        return _faulty(
             f"settings: topk={topk}, decode_batching_size={decode_batching_size}; at least "
             f"{SMALLEST_TOPK} and 1 can be judged"
         )
     if hidden.dim() != 2 or hidden.dtype != torch.bfloat16:
-        return refuse(
+        return _faulty(
             f"verifier_activations: {hidden.dtype} {list(hidden.shape)}; needed are bfloat16 "
             "[rows, hidden]"
         )
     if len(hidden) == 0:
-        return refuse("no_rows: there are no rows, and nothing was proven")
+        return _faulty("no_rows: there are no rows, and nothing was proven")
     chunks = -(-len(hidden) // decode_batching_size)
     size = WORD * (1 + topk)
     if not isinstance(proofs, bytes) or len(proofs) != chunks * size:
         got = f"{len(proofs)} bytes" if isinstance(proofs, bytes) else type(proofs).__name__
-        return refuse(
+        return _faulty(
             f"proof_length: {got}; {len(hidden)} rows need {chunks} proofs of {size} bytes"
         )
     words = np.frombuffer(proofs, dtype=">u2").reshape(chunks, 1 + topk).astype(np.int64)
     moduli, coefficients = words[:, 0], words[:, 1:]
     if faults := _malformed(moduli, coefficients):
-        return refuse(*faults)
+        return _faulty(*faults)
     parts = segments(hidden, decode_batching_size, skip_prefill=True)
     try:
         comparison = compare(parts, coefficients, moduli, topk)
     except ToplocError as error:
-        return refuse(f"verifier_activations: {error}")
+        return _faulty(f"verifier_activations: {error}")
     lengths = np.concatenate([np.full(len(part), part.shape[1]) for part in parts])
-    reasons = _implausible_moduli(moduli, lengths, comparison)
-    reasons += _trivial(moduli, coefficients, comparison)
-    reasons += _over_limits(comparison, limits)
-    return ProofVerdict(not reasons, tuple(reasons), _figures(coefficients, comparison, hidden))
+    faults = _implausible_moduli(moduli, lengths, comparison)
+    faults += _trivial(moduli, coefficients, comparison) + _replayed(coefficients)
+    figures = _figures(coefficients, comparison, hidden)
+    return Examination(tuple(faults), comparison, lengths // hidden.shape[1], figures)
+
+
+def _faulty(*faults: str) -> Examination:
+    return Examination(faults)
+
+
+def _replayed(coefficients: Ints) -> list[str]:
+    """One polynomial for several chunks: rows of different positions never give the same."""
+    _, first, counts = np.unique(coefficients, axis=0, return_index=True, return_counts=True)
+    return [
+        f"replayed: the polynomial of chunk {first[at]} is given for {counts[at]} chunks"
+        for at in np.flatnonzero(counts > 1)
+    ]
 
 
 def _malformed(moduli: Ints, coefficients: Ints) -> list[str]:
@@ -137,34 +184,19 @@ def _implausible_moduli(moduli: Ints, lengths: Ints, comparison: Comparison) -> 
 
 def _trivial(moduli: Ints, coefficients: Ints, comparison: Comparison) -> list[str]:
     """Polynomials that could have been written down without computing anything."""
-    k = coefficients.shape[1]
     reasons = []
-    degrees = _degrees(coefficients)
-    zeros = (coefficients == 0).sum(1)
+    shapes = trivial_shapes(coefficients)
     repeated = _off_points_like_on_points(moduli, coefficients, comparison)
-    for chunk in range(len(coefficients)):
-        if degrees[chunk] < k - 3:
-            reasons.append(
-                f"trivial_degree: chunk {chunk} has degree {degrees[chunk]}; honest is {k - 1}"
-            )
-        elif zeros[chunk] > max(2, k // 16):
-            reasons.append(
-                f"trivial_zeros: chunk {chunk} has {zeros[chunk]} zero coefficients of {k}; honest "
-                "is none"
-            )
+    for chunk, shape in enumerate(shapes):
+        if shape:
+            code, _, what = shape.partition(": ")
+            reasons.append(f"{code}: chunk {chunk}: {what}")
         elif repeated[chunk] > _SPREAD_SHARE:
             reasons.append(
                 f"trivial_spread: chunk {chunk} has the common exponent at {repeated[chunk]:.0%} "
                 "of arguments that belong to no large value; honest is below 1%"
             )
     return reasons
-
-
-def _degrees(coefficients: Ints) -> Ints:
-    """Degree per polynomial; -1 for zero."""
-    powers = np.arange(coefficients.shape[1])
-    degrees: Ints = np.where(coefficients != 0, powers, -1).max(1)
-    return degrees
 
 
 def _off_points_like_on_points(moduli: Ints, coefficients: Ints, comparison: Comparison) -> Floats:
@@ -203,6 +235,6 @@ def _figures(coefficients: Ints, comparison: Comparison, hidden: Tensor) -> Figu
         "mant_err_mean_max": float(comparison.mant_err_mean.max()),
         "mant_err_mean_mean": float(comparison.mant_err_mean.mean()),
         "mant_err_median_max": float(comparison.mant_err_median.max()),
-        "degree_min": int(_degrees(coefficients).min()),
+        "degree_min": int(degrees(coefficients).min()),
         "zero_coefficients_max": int((coefficients == 0).sum(1).max()),
     }

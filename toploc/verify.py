@@ -52,6 +52,8 @@ class Comparison:
     mant_err_median: Floats
     indices: Ints
     patterns: Ints
+    claimed: Ints
+    """What the proofs say where the verifier has `patterns`."""
 
     def results(self) -> list[VerificationResult]:
         """One result per chunk."""
@@ -87,6 +89,7 @@ def compare(parts: list[Tensor], coefficients: Ints, moduli: Ints, topk: int) ->
         mant_err_median=np.where(some, middle, NO_MATCH).astype(np.float64),
         indices=indices,
         patterns=patterns,
+        claimed=claimed,
     )
 
 

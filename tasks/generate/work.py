@@ -53,7 +53,7 @@ def generate_shard(payload: dict[str, Any], engine_of: Callable[[str], Engine]) 
         sink = ProofSink()
         requests = [Request(r["trace_id"], tuple(r["prompt_ids"]), r["seed"]) for r in batch]
         completions = engine.generate(requests, params, sink)
-        rows += [_row(completion, sink, engine.name) for completion in completions]
+        rows += [_row(completion, sink, engine.environment) for completion in completions]
     data = parquet_bytes(table_from_rows(rows, upload.SCHEMA))
     Store(payload["root"]).write_bytes(payload["upload"], data, overwrite=True)
     return {

@@ -1,5 +1,8 @@
 """One trace against one prefill: proofs, sampling, log-probabilities, termination.
 
+The limits are those of the model's calibration profile; a model without one is judged by the fixed
+ones of the config.
+
 Invariants: fail closed (no proof, a malformed one, a non-finite figure, anything undecided is never
 accepted); every check that fails gives its reason, so that one trace may have several; the verdict
 depends on the trace and the model, not on which traces are checked beside it.
@@ -14,10 +17,18 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from infra.inference.protocol import PROOF_ROWS
+from infra.inference.protocol import PROOF_ROWS, Engine
+from infra.models.profiles import find_profile
 from tasks.validate.config import ValidateConfig
-from toploc.sampling import SamplingLimits, SamplingRule, examine, judge_sampling
-from toploc.verdict import Limits, judge_proofs
+from toploc.sampling import Claims, SamplingLimits, SamplingRule, examine, judge_sampling
+from toploc.verdict import (
+    Examination,
+    Limits,
+    ProofVerdict,
+    examine_proofs,
+    judge_examined,
+    refuse,
+)
 
 TOPK = 128
 
@@ -33,11 +44,18 @@ class Verdict:
 
 @dataclass(frozen=True)
 class ModelFacts:
-    """What termination depends on."""
+    """What a verdict depends on besides trace and prefill."""
 
     context_length: int
     eos_ids: frozenset[int]
     ended: Callable[[Sequence[int], Sequence[str]], bool]
+    environment: str
+    """What the prefill runs on; see `infra.inference.environment`."""
+
+    @classmethod
+    def of(cls, engine: Engine) -> "ModelFacts":
+        """Those of a loaded model."""
+        return cls(engine.context_length, engine.eos_ids, engine.ended, engine.environment)
 
 
 def before_prefill(trace: Mapping[str, Any], facts: ModelFacts) -> Verdict | None:
@@ -73,35 +91,54 @@ def check_trace(
         facts: context length and end tokens of the model.
         config: the limits.
     """
-    limits = Limits(config.exp_mismatches, config.mant_err_mean, config.mant_err_median)
-    proofs = judge_proofs(
-        hidden, trace["proofs"], limits, topk=TOPK, decode_batching_size=PROOF_ROWS
-    )
     sampling = json.loads(trace["sampling"])
     rule = SamplingRule(
         sampling["temperature"], sampling["top_p"], sampling["top_k"], sampling["min_p"]
     )
     tokens = torch.tensor(trace["output_ids"], dtype=torch.int64)
     claims = examine(logits, tokens, trace["seed"], rule)
-    allowed = SamplingLimits(mean_margin=config.margin_mean, over_share=config.margin_over_share)
-    drawn = judge_sampling(claims.margins, allowed)
-    error = logprob_error(claims.logprobs.tolist(), trace["logprobs"])
-    reasons = list(proofs.reasons) + list(drawn.reasons)
-    if not proofs.accepted and not proofs.reasons:
+    proofs = examine_proofs(hidden, trace["proofs"], TOPK, PROOF_ROWS)
+    profile = find_profile(trace["model_revision"]) if config.calibrated else None
+    if len(trace["logprobs"]) != len(tokens):
+        found = refuse(
+            f"logprobs_missing: {len(trace['logprobs'])} for {len(tokens)} tokens; one each is due"
+        )
+    elif profile is None:
+        found = _by_fixed_limits(proofs, claims, trace, config)
+    else:
+        sides = (trace["engine"], facts.environment)
+        found = profile.judge(proofs, claims, torch.tensor(trace["logprobs"]), sides)
+    reasons = list(found.reasons)
+    if not found.accepted and not reasons:
         reasons.append("proof_refused")
-    if not drawn.accepted and not drawn.reasons:
-        reasons.append("sampling_refused")
-    if not error <= config.logprob_error:
-        reasons.append(f"logprobs_differ: {error:.3g} on average")
+    figures = found.figures | {"limits": "fixed" if profile is None else "calibrated"}
     ending = false_ending(trace, sampling["max_tokens"], sampling["stop"], facts)
     if ending:
         reasons.append(ending)
-    figures = {
-        "proofs": proofs.figures,
-        "sampling": drawn.figures,
-        "logprob_error": error if math.isfinite(error) else None,
-    }
+    elif found.soft:
+        figures["soft"] = True
     return Verdict("rejected" if reasons else "accepted", reasons, figures)
+
+
+def _by_fixed_limits(
+    proofs: Examination, claims: Claims, trace: Mapping[str, Any], config: ValidateConfig
+) -> ProofVerdict:
+    """For models without a profile: the limits of the config, chunk by chunk."""
+    limits = Limits(config.exp_mismatches, config.mant_err_mean, config.mant_err_median)
+    shown = judge_examined(proofs, limits)
+    allowed = SamplingLimits(mean_margin=config.margin_mean, over_share=config.margin_over_share)
+    drawn = judge_sampling(claims.margins, allowed)
+    error = logprob_error(claims.logprobs.tolist(), trace["logprobs"])
+    reasons = [*shown.reasons, *drawn.reasons]
+    if not error <= config.logprob_error:
+        reasons.append(f"logprobs_differ: {error:.3g} on average")
+    if not float(claims.margins[-1]) <= allowed.clip:
+        # The last token decides that the text ends there: no share of a long text excuses it.
+        reasons.append(f"unlikely_end: the last token is {float(claims.margins[-1]):.3g} off")
+    figures = shown.figures | drawn.figures
+    if math.isfinite(error):
+        figures |= {"logprob_error": error}
+    return ProofVerdict(not reasons, tuple(reasons), figures)
 
 
 def false_ending(

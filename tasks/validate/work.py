@@ -28,6 +28,7 @@ COLUMNS = [
     "status",
     "finish_reason",
     "proofs",
+    "engine",
 ]
 
 
@@ -54,7 +55,7 @@ def judge(
     traces: Sequence[dict[str, Any]], engine: Engine, config: ValidateConfig
 ) -> dict[str, Verdict]:
     """Trace id -> verdict."""
-    facts = ModelFacts(engine.context_length, engine.eos_ids, engine.ended)
+    facts = ModelFacts.of(engine)
     verdicts: dict[str, Verdict] = {}
     waiting: list[dict[str, Any]] = []
     for trace in traces:

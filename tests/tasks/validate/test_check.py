@@ -49,6 +49,7 @@ def generated(engine, sampling=SAMPLING, seed_offset=0) -> list[dict]:
             "status": completion.status,
             "finish_reason": completion.finish_reason,
             "proofs": sink.of(request.trace_id),
+            "engine": engine.environment,
         }
         for request, completion in zip(requests, completions, strict=True)
     ]
@@ -74,7 +75,8 @@ def test_honest_traces_are_accepted_in_any_company(engine, honest):
     assert [one.verdict for one in together] == ["accepted"] * len(honest)
     for trace, one in zip(honest, together, strict=True):
         assert one.reasons == []
-        assert one.figures["sampling"]["margin_mean"] < 1e-4
+        assert one.figures["limits"] == "calibrated"
+        assert one.figures["margin_mean"] < 1e-4
         alone = verdict(engine, trace)[0]
         assert (alone.verdict, alone.reasons) == (one.verdict, one.reasons)
 
@@ -176,6 +178,7 @@ def test_our_own_fault_is_a_crash_and_never_accepted(engine, honest, trace):
         revision=engine.revision,
         context_length=engine.context_length,
         eos_ids=engine.eos_ids,
+        environment=engine.environment,
         ended=engine.ended,
     )
     (one,) = judge([trace], broken, CONFIG).values()

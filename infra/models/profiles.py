@@ -1,0 +1,38 @@
+"""Calibration profiles by model revision: those of the repository, and those made on this machine.
+
+One of this machine comes first: it was made with the processors that work here. A profile that
+cannot be read is an error, never ignored: without it a model would be judged by looser limits.
+"""
+
+from functools import lru_cache
+from pathlib import Path
+
+from infra.models.cache import cache_root
+from infra.models.errors import ProfileUnreadable
+from toploc.errors import MalformedProfile
+from toploc.profile import Profile, parse
+
+PACKAGED = Path(__file__).parent / "calibration"
+
+
+def own_profiles() -> Path:
+    """Where `tracemill proof calibrate` puts a profile."""
+    return cache_root().parent / "calibration"
+
+
+@lru_cache(maxsize=64)
+def find_profile(revision: str) -> Profile | None:
+    """The profile of a model revision, if there is one."""
+    for directory in (own_profiles(), PACKAGED):
+        for path in sorted(directory.glob("*.json")):
+            profile = _read(path)
+            if profile.revision == revision:
+                return profile
+    return None
+
+
+def _read(path: Path) -> Profile:
+    try:
+        return parse(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeError, MalformedProfile) as error:
+        raise ProfileUnreadable(path, str(error)) from error

@@ -1,0 +1,187 @@
+"""Limits from honest runs: a profile of one model revision.
+
+A limit is what honest traces of the worst dtype reach at the stated rate of false positives:
+the empirical quantile where there are enough traces for it, and beyond them an exponential tail
+through the largest tenth, never less than the largest value seen nor than `LEAST`. The rate is
+shared among all figures of a trace (union bound). Beside it stands what was counted: limits from
+one half of the traces, held against the other half, with the exact binomial bound.
+
+Invariants: statistics in, profile out; the same runs give the same profile.
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from toploc.decision import (
+    CHUNK_FIGURES,
+    ROW_BANDS,
+    TOKEN_BANDS,
+    TRACE_FIGURES,
+    Evidence,
+    Limits,
+    band,
+    beyond,
+    figures,
+)
+from toploc.errors import MalformedProfile
+from toploc.profile import FIELDS, HeldOut, Profile
+
+CONFIDENCE = 0.95
+MIN_TRACES = 20
+"""Values that a band needs for limits of its own; with fewer it has those of the band before."""
+CHUNKS = 8
+"""Chunks of a trace that share the rate of a figure of single chunks (256 tokens)."""
+
+LEAST: Mapping[str, float] = {
+    "error_mean": 0.25,
+    "error_typical": 0.25,
+    "missing_mean": 0.02,
+    "margin_mean": 5e-4,
+    "logprob_error": 2e-3,
+    "chunk_error": 0.5,
+    "chunk_missing": 0.05,
+    "token_margin": 0.05,
+}
+"""Least limits: what is below says nothing, whatever the runs at hand happened to show."""
+
+
+@dataclass(frozen=True, slots=True)
+class Honest:
+    """One honest trace."""
+
+    environment: str
+    """Of its prover."""
+    mode: str
+    """How it was computed: batch size, decode or prefill."""
+    trace: str
+    """Which trace it is; its beginnings and other provers' replays of it have the same name."""
+    evidence: Evidence
+
+
+def fit(model: str, revision: str, honest: Sequence[Honest], rate: float) -> Profile:
+    """The profile of honest traces (and of beginnings of them, for the shorter bands)."""
+    if not 0.0 < rate < 0.5:
+        raise MalformedProfile(f"rate is {rate}; give the share of honest traces to refuse, 1e-4")
+    names = sorted({one.trace for one in honest})
+    if len(names) < 2 * MIN_TRACES:
+        raise MalformedProfile(
+            f"{len(names)} honest traces; at least {2 * MIN_TRACES} are needed: run more"
+        )
+    bad = sorted({e for one in honest if len((e := one.environment).split("|")) != len(FIELDS)})
+    if bad:
+        raise MalformedProfile(f"environments {bad}; allowed is {'|'.join(FIELDS)}")
+    one_half = set(names[::2])
+    trial = fit_limits([one for one in honest if one.trace in one_half], rate)
+    whole = _whole(one for one in honest if one.trace not in one_half)
+    refused = sum(bool(beyond(one.evidence, trial)) for one in whole)
+    count = len(_whole(honest))
+    return Profile(
+        model=model,
+        revision=revision,
+        rate=rate,
+        extrapolated=count * rate < 1.0,
+        traces=count,
+        environments=tuple(sorted({one.environment for one in honest})),
+        modes=tuple(sorted({one.mode for one in honest})),
+        held_out=HeldOut(len(whole), refused, upper_bound(refused, len(whole))),
+        limits=fit_limits(honest, rate),
+    )
+
+
+def fit_limits(honest: Sequence[Honest], rate: float) -> Limits:
+    """Limits that the traces of the worst dtype keep at this rate."""
+    share = rate / len(LEAST)
+    groups: dict[str, list[Evidence]] = {}
+    for one in honest:
+        dtype = one.environment.split("|")[FIELDS.index("dtype")]
+        groups.setdefault(dtype, []).append(one.evidence)
+    trace = {name: [0.0] * len(TOKEN_BANDS) for name in TRACE_FIGURES}
+    chunk = {name: [0.0] * len(ROW_BANDS) for name in CHUNK_FIGURES}
+    token = LEAST["token_margin"]
+    for group in groups.values():
+        seen = [figures(one) for one in group]
+        places = np.array([band(TOKEN_BANDS, one.tokens) for one in seen])
+        for name, limits in trace.items():
+            values = np.array([one.trace[name] for one in seen])
+            _raise_to(limits, values, places, share, LEAST[name])
+        places = np.array([band(ROW_BANDS, n) for one in group for n in one.rows.tolist()])
+        for name, limits in chunk.items():
+            values = np.concatenate([one.chunk[name] for one in seen])
+            _raise_to(limits, values, places, share / CHUNKS, LEAST[name])
+        token = max(token, tail_limit(np.array([one.margins.max() for one in seen]), share))
+    return Limits(
+        {name: tuple(limits) for name, limits in trace.items()},
+        {name: tuple(limits) for name, limits in chunk.items()},
+        token,
+    )
+
+
+def _raise_to(limits: list[float], values: Any, places: Any, share: float, least: float) -> None:
+    """Raise the limits of the bands to what these values need; short bands are never tighter."""
+    needed = [0.0] * len(limits)
+    for place in range(len(limits)):
+        own = values[places == place]
+        if len(own) >= MIN_TRACES:
+            needed[place] = tail_limit(own, share)
+        elif place:
+            needed[place] = max(needed[place - 1], float(own.max(initial=0.0)))
+        else:
+            needed[place] = tail_limit(values, share)
+    for place in range(len(limits)):
+        limits[place] = max(limits[place], least, *needed[place:])
+
+
+def tail_limit(values: Any, rate: float) -> float:
+    """The value that a share `rate` is expected to exceed; at least the largest one."""
+    ordered = np.sort(values)
+    count = len(ordered)
+    top = min(max(10, count // 10), count - 1)
+    start = float(ordered[count - 1 - top])
+    mean_excess = float((ordered[count - top :] - start).mean()) if top else 0.0
+    beyond_start = start + mean_excess * max(0.0, math.log(top / count / rate)) if top else start
+    return max(float(ordered[-1]), beyond_start)
+
+
+def upper_bound(events: int, trials: int, confidence: float = CONFIDENCE) -> float:
+    """Exact one-sided upper bound of a rate (Clopper and Pearson, 1934)."""
+    if events >= trials:
+        return 1.0
+    low, high = events / trials, 1.0
+    for _ in range(60):
+        middle = (low + high) / 2
+        if _at_most(events, trials, middle) > 1.0 - confidence:
+            low = middle
+        else:
+            high = middle
+    return high
+
+
+def lower_bound(events: int, trials: int, confidence: float = CONFIDENCE) -> float:
+    """Exact one-sided lower bound of a rate."""
+    return 1.0 - upper_bound(trials - events, trials, confidence)
+
+
+def _at_most(events: int, trials: int, rate: float) -> float:
+    """Probability of at most so many events."""
+    if rate <= 0.0 or rate >= 1.0:
+        return 1.0 if rate <= 0.0 else 0.0
+    logs = [
+        math.lgamma(trials + 1) - math.lgamma(k + 1) - math.lgamma(trials - k + 1)
+        + k * math.log(rate) + (trials - k) * math.log1p(-rate)
+        for k in range(events + 1)
+    ]  # fmt: skip
+    return math.fsum(math.exp(value) for value in logs)
+
+
+def _whole(honest: Iterable[Honest]) -> list[Honest]:
+    """Of each trace, prover and mode the longest: beginnings are no traces of their own."""
+    longest: dict[tuple[str, str, str], Honest] = {}
+    for one in honest:
+        key = (one.trace, one.environment, one.mode)
+        if key not in longest or one.evidence.rows.sum() > longest[key].evidence.rows.sum():
+            longest[key] = one
+    return list(longest.values())

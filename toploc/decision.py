@@ -1,0 +1,187 @@
+"""The judgement of a whole trace: stronger figures than v1's, taken over all its chunks and tokens.
+
+Per chunk, over the verifier's own top-k values: the distance between claimed and own value in
+units in the last place (ULP) over the ordered bits of bfloat16, so that it goes on across exponent
+borders and through zero; and the share of values that the prover does not have at all. Near the
+k-th value either side may have taken another one of equals, so what lies within a few ULP of it
+counts only where the two agree about having it.
+
+Per token: the margin between the claimed token and the one that the seed draws, and the difference
+of the log-probabilities. A trace has few tokens or many: figures over few of them scatter more, so
+limits depend on their number. Comparisons are written so that NaN fails.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from toploc.field import Floats, Ints
+from toploc.sampling import Claims, SamplingLimits
+from toploc.verdict import Examination
+from toploc.verify import Comparison
+
+FAR = 128
+"""ULP, one power of two: a value this far away is another value."""
+EDGE = 8
+"""ULP above the k-th magnitude within which a missing value is not held against anybody."""
+
+TOKEN_BANDS = (1, 8, 32, 64, 128, 256)
+"""Limits of a trace are those of the last band that starts at no more than its tokens."""
+ROW_BANDS = (1, 8, 32)
+"""The same for single chunks and their rows."""
+CHUNKS_PER_ALLOWANCE = 32
+"""One chunk of this many may be beyond the limit of single chunks, within twice the limit."""
+TOKENS_PER_ALLOWANCE = 1024
+"""One token of this many may be beyond the limit of single tokens."""
+
+TRACE_FIGURES = ("error_mean", "error_typical", "missing_mean", "margin_mean", "logprob_error")
+"""Figures with a limit per band of tokens."""
+CHUNK_FIGURES = ("chunk_error", "chunk_missing")
+"""Figures with a limit per band of rows."""
+
+CLIP = SamplingLimits().clip
+CERTAIN = 1e3
+"""Stands for an infinite margin or difference, so that figures stay numbers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What was measured of one trace."""
+
+    rows: Ints
+    """Rows of each chunk [chunks]."""
+    errors: Floats
+    """Mean distance in ULP of the values that both sides have, each at most FAR [chunks]."""
+    missing: Floats
+    """Share of the settled values that the prover does not have, or has far away [chunks]."""
+    distances: Floats
+    """Margins of the tokens in unscaled logits [tokens]."""
+    logprob_errors: Floats
+    """Differences of the log-probabilities [tokens]."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Largest figures of an acceptable trace."""
+
+    trace: Mapping[str, tuple[float, ...]]
+    """TRACE_FIGURES: one limit per band of TOKEN_BANDS."""
+    chunk: Mapping[str, tuple[float, ...]]
+    """CHUNK_FIGURES: one limit per band of ROW_BANDS."""
+    token_margin: float
+    """Largest margin of a single token, the last one always included."""
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """The figures that the limits are for."""
+
+    tokens: int
+    trace: dict[str, float] = field(default_factory=dict)
+    chunk: dict[str, Floats] = field(default_factory=dict)
+    margins: Floats = field(default_factory=lambda: np.zeros(0))
+
+
+def evidence(examination: Examination, claims: Claims, claimed_logprobs: Tensor) -> Evidence:
+    """What to judge of proofs that could be compared, and of the tokens [n] beside them."""
+    if examination.comparison is None:
+        raise ValueError(f"there is nothing to compare: {examination.faults}")
+    errors, missing = chunk_figures(examination.comparison)
+    apart = (claims.logprobs.to(torch.float64) - claimed_logprobs.to(torch.float64)).abs()
+    return Evidence(
+        examination.rows,
+        errors,
+        missing,
+        _certain(claims.distances),
+        _certain(torch.where(apart.isnan(), CERTAIN, apart)),
+    )
+
+
+def chunk_figures(comparison: Comparison) -> tuple[Floats, Floats]:
+    """Mean ULP distance and share of missing values of each chunk."""
+    own, claimed = comparison.patterns, comparison.claimed
+    distance = np.abs(_ordered(claimed) - _ordered(own))
+    far = distance >= FAR
+    magnitude = own & 0x7FFF
+    settled = magnitude - magnitude.min(1, keepdims=True) > EDGE
+    # A chunk of equal magnitudes has no edge to speak of: there everything counts.
+    settled |= settled.sum(1, keepdims=True) < own.shape[1] // 4
+    counted = settled | ~far
+    errors = np.where(counted, np.minimum(distance, FAR), 0).sum(1) / counted.sum(1)
+    return errors, (far & settled).sum(1) / settled.sum(1)
+
+
+def figures(found: Evidence) -> Figures:
+    """The figures of a trace."""
+    weights = found.rows / found.rows.sum()
+    order = np.argsort(found.errors)
+    middle = order[np.searchsorted(np.cumsum(weights[order]), 0.5 - 1e-9)]
+    return Figures(
+        tokens=len(found.distances),
+        trace={
+            "error_mean": float(found.errors @ weights),
+            "error_typical": float(found.errors[middle]),
+            "missing_mean": float(found.missing @ weights),
+            "margin_mean": float(np.minimum(found.distances, CLIP).mean()),
+            "logprob_error": float(np.minimum(found.logprob_errors, CLIP).mean()),
+        },
+        chunk={"chunk_error": found.errors, "chunk_missing": found.missing},
+        margins=found.distances,
+    )
+
+
+def beyond(found: Evidence, limits: Limits) -> list[str]:
+    """The limits that a trace is beyond, "code: what was found"."""
+    seen = figures(found)
+    at = band(TOKEN_BANDS, seen.tokens)
+    reasons = []
+    for name, value in seen.trace.items():
+        limit = limits.trace[name][at]
+        if not value <= limit:
+            reasons.append(f"{name}: {value:.4g} over {seen.tokens} tokens, allowed is {limit:.4g}")
+    bands = [band(ROW_BANDS, rows) for rows in found.rows.tolist()]
+    allowance = len(found.rows) // CHUNKS_PER_ALLOWANCE
+    for name, values in seen.chunk.items():
+        allowed = np.array([limits.chunk[name][chunk] for chunk in bands])
+        over = ~(values <= allowed)
+        if over.sum() > allowance or (~(values <= 2 * allowed)).any():
+            worst = int(np.argmax(np.where(over, values, -1.0)))
+            reasons.append(
+                f"{name}: chunk {worst} has {values[worst]:.4g}, allowed is {allowed[worst]:.4g}"
+            )
+    margins = seen.margins
+    wide = ~(margins <= limits.token_margin)
+    if wide.sum() > len(margins) // TOKENS_PER_ALLOWANCE or wide[-1]:
+        place = len(margins) - 1 if wide[-1] else int(margins.argmax())
+        reasons.append(
+            f"token_margin: token {place} is {margins[place]:.4g} from what the seed draws, "
+            f"allowed is {limits.token_margin:.4g}"
+        )
+    return reasons
+
+
+def summary(found: Evidence) -> dict[str, float | int]:
+    """The figures as plain numbers, with the worst chunk and token."""
+    seen = figures(found)
+    worst = {name: float(values.max()) for name, values in seen.chunk.items()}
+    return seen.trace | worst | {"token_margin": float(seen.margins.max()), "tokens": seen.tokens}
+
+
+def band(edges: tuple[int, ...], count: int) -> int:
+    """The last band that starts at no more than `count`."""
+    return sum(edge <= count for edge in edges[1:])
+
+
+def _ordered(patterns: Ints) -> npt.NDArray[np.int64]:
+    """Sign and magnitude as one ordered integer; neighbouring floats differ by one."""
+    magnitude = patterns & 0x7FFF
+    return np.where(patterns & 0x8000, -magnitude, magnitude)
+
+
+def _certain(values: Tensor) -> Floats:
+    found: Floats = values.to(torch.float64).clamp(max=CERTAIN).cpu().numpy()
+    return found

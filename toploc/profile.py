@@ -1,0 +1,185 @@
+"""A calibration profile: the limits of one model revision, what they stand on, and the judgement.
+
+Invariants: a profile covers the environments that it names and no others; what is beyond its limits
+is refused, hard where it covers both sides and softly elsewhere; parsing refuses whatever `to_json`
+would not have written.
+"""
+
+import json
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from torch import Tensor
+
+from toploc.decision import (
+    CHUNK_FIGURES,
+    ROW_BANDS,
+    TOKEN_BANDS,
+    TRACE_FIGURES,
+    Limits,
+    beyond,
+    evidence,
+    summary,
+)
+from toploc.errors import MalformedProfile
+from toploc.sampling import Claims
+from toploc.verdict import Examination, ProofVerdict
+
+FORMAT = 1
+
+FIELDS = ("engine", "processor", "dtype", "attention")
+"""Of an environment, `engine|processor|dtype|attention`."""
+
+
+@dataclass(frozen=True, slots=True)
+class HeldOut:
+    """Limits from half of the traces against the other half."""
+
+    traces: int
+    refused: int
+    bound: float
+    """Upper bound of the rate of false positives, exact (Clopper-Pearson), one-sided 95%."""
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """Limits of one model revision, and what they stand on."""
+
+    model: str
+    revision: str
+    rate: float
+    """Share of honest traces that the limits are meant to refuse."""
+    extrapolated: bool
+    """Whether the rate is below what the number of traces can show by counting."""
+    traces: int
+    environments: tuple[str, ...]
+    modes: tuple[str, ...]
+    held_out: HeldOut
+    limits: Limits
+
+    def covers(self, environment: str) -> bool:
+        """Whether each field of an environment has been seen, in whatever combination."""
+        parts = environment.split("|")
+        known = [
+            set(column) for column in zip(*(e.split("|") for e in self.environments), strict=True)
+        ]
+        return len(parts) == len(known) and all(p in k for p, k in zip(parts, known, strict=True))
+
+    def judge(
+        self,
+        examination: Examination,
+        claims: Claims,
+        claimed_logprobs: Tensor,
+        environments: Iterable[str],
+    ) -> ProofVerdict:
+        """The verdict of a trace; `environments` are the prover's and the verifier's.
+
+        A trace beyond the limits is refused softly if one of them is not covered: nobody knows
+        what an honest run gives there. Faults that no limit forgives are always hard.
+        """
+        if examination.comparison is None:
+            return ProofVerdict(False, examination.faults)
+        found = evidence(examination, claims, claimed_logprobs)
+        reasons = beyond(found, self.limits)
+        seen = examination.figures | summary(found)
+        if examination.faults:
+            return ProofVerdict(False, (*examination.faults, *reasons), seen)
+        unseen = [e for e in environments if not self.covers(e)]
+        if reasons and unseen:
+            reasons.insert(0, f"outside_calibration: {', '.join(map(repr, unseen))} was never seen")
+        return ProofVerdict(not reasons, tuple(reasons), seen, soft=bool(reasons and unseen))
+
+    def to_json(self) -> str:
+        """A text that `parse` reads."""
+        return json.dumps({"format": FORMAT} | asdict(self), indent=1) + "\n"
+
+
+def parse(text: str) -> Profile:
+    """The profile of a text that `to_json` wrote; `MalformedProfile` for anything else."""
+    try:
+        given = json.loads(text, object_pairs_hook=_once, parse_constant=_no_constant)
+    except (ValueError, RecursionError) as error:
+        raise MalformedProfile(f"a calibration profile is not JSON: {error}") from error
+    fields = _object(given, "profile", ("format", *Profile.__dataclass_fields__))
+    if fields["format"] != FORMAT:
+        raise MalformedProfile(
+            f"profile format {fields['format']!r}; this version reads {FORMAT}: calibrate again"
+        )
+    held_out = _object(fields["held_out"], "held_out", tuple(HeldOut.__dataclass_fields__))
+    limits = _object(fields["limits"], "limits", tuple(Limits.__dataclass_fields__))
+    environments = _texts(fields, "environments")
+    if not environments or any(len(e.split("|")) != len(FIELDS) for e in environments):
+        raise MalformedProfile(f"environments {environments}; allowed is {'|'.join(FIELDS)}")
+    return Profile(
+        model=_typed(fields, "model", str),
+        revision=_typed(fields, "revision", str),
+        rate=_number(fields, "rate"),
+        extrapolated=_typed(fields, "extrapolated", bool),
+        traces=_typed(fields, "traces", int),
+        environments=environments,
+        modes=_texts(fields, "modes"),
+        held_out=HeldOut(
+            _typed(held_out, "traces", int),
+            _typed(held_out, "refused", int),
+            _number(held_out, "bound"),
+        ),
+        limits=Limits(
+            _bands(limits["trace"], "trace", TRACE_FIGURES, len(TOKEN_BANDS)),
+            _bands(limits["chunk"], "chunk", CHUNK_FIGURES, len(ROW_BANDS)),
+            _number(limits, "token_margin"),
+        ),
+    )
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError(f"a key appears twice among {[key for key, _ in pairs]}")
+    return found
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not a number")
+
+
+def _object(given: Any, where: str, names: tuple[str, ...]) -> dict[str, Any]:
+    if not isinstance(given, dict) or set(given) != set(names):
+        keys = sorted(given) if isinstance(given, dict) else type(given).__name__
+        raise MalformedProfile(f"{where} has {keys}; needed are exactly {sorted(names)}")
+    return given
+
+
+def _typed(fields: Mapping[str, Any], name: str, kind: Callable[..., Any]) -> Any:
+    value = fields[name]
+    if type(value) is not kind or (kind is int and value < 0):
+        raise MalformedProfile(f"{name} is {value!r}; needed is {kind.__name__}, not negative")
+    return value
+
+
+def _number(fields: Mapping[str, Any], name: str) -> float:
+    value = fields[name]
+    if type(value) not in (int, float) or not 0.0 <= value < math.inf:
+        raise MalformedProfile(f"{name} is {value!r}; needed is a number of at least 0")
+    return float(value)
+
+
+def _texts(fields: Mapping[str, Any], name: str) -> tuple[str, ...]:
+    value = fields[name]
+    if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
+        raise MalformedProfile(f"{name} is {value!r}; needed is a list of texts")
+    return tuple(value)
+
+
+def _bands(
+    given: Any, where: str, names: tuple[str, ...], count: int
+) -> dict[str, tuple[float, ...]]:
+    fields = _object(given, where, names)
+    for name, values in fields.items():
+        if not isinstance(values, list) or len(values) != count:
+            raise MalformedProfile(f"{where}.{name} is {values!r}; needed are {count} numbers")
+    return {
+        name: tuple(_number({name: value}, name) for value in values)
+        for name, values in fields.items()
+    }
