@@ -3,21 +3,16 @@
 Invariants: a node id is the 64 lower-case hex digits of a public key that is canonically encoded
 and not of small order (else one key would have two names, or its signatures would fit any message);
 a signature is 64 bytes; what does not meet this never verifies. Only digests with a domain
-(`toploc.transcript.digest`) are signed. A private key is shown by no `repr`, is not pickled, and
-lies on disk only in a file that its owner alone can read, outside of the directories that are
-published or shared.
+(`toploc.transcript.digest`) are signed. A private key leaves its object in no way: no `repr`, no
+pickle, no file. A node that keeps its identity makes it from 32 secret bytes that it keeps itself.
 """
 
-import os
 import re
-import stat
-from collections.abc import Iterable
-from pathlib import Path
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
-from toploc.errors import KeyFileRefused, MalformedKey
+from toploc.errors import MalformedKey
 
 SIGNATURE_BYTES = 64
 _KEY_BYTES = 32
@@ -29,7 +24,7 @@ _SMALL_ORDER = frozenset({0, 1, _FIELD - 1, _ORDER_8, _FIELD - _ORDER_8})
 
 
 class SigningKey:
-    """The private key of a node."""
+    """The private key of a node, from 32 secret bytes."""
 
     __slots__ = ("_key", "node_id")
 
@@ -50,32 +45,6 @@ class SigningKey:
     def sign(self, digest: bytes) -> bytes:
         """64 bytes that `verify` takes for this digest and this node's id."""
         return self._key.sign(digest)
-
-    def save(self, path: Path, *, outside: Iterable[Path] = ()) -> None:
-        """Write a new file with mode 0600; `outside` are directories it must not lie below."""
-        for root in outside:
-            if path.resolve().is_relative_to(root.resolve()):
-                raise KeyFileRefused(
-                    path, f"it lies below {root}, which others read; use the config directory"
-                )
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        try:
-            handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        except FileExistsError as error:
-            raise KeyFileRefused(path, "it exists; a key is never overwritten") from error
-        with open(handle, "wb") as file:
-            file.write(self._key.private_bytes_raw())
-
-    @classmethod
-    def load(cls, path: Path) -> "SigningKey":
-        """The key of a file that nobody else can read."""
-        with open(path, "rb") as file:
-            mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
-            if mode & 0o077:
-                raise KeyFileRefused(
-                    path, f"its mode is {mode:04o}, so others may know it; make a new key"
-                )
-            return cls(file.read(_KEY_BYTES + 1))
 
     def __repr__(self) -> str:
         return f"SigningKey(node_id={self.node_id!r})"

@@ -10,9 +10,9 @@ The text of sampling parameters is hashed as it is; both sides hold the canonica
 """
 
 import hashlib
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TypeAlias
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -64,10 +64,17 @@ class Transcript:
     """Hashed as float32, one per output token."""
     proofs: bytes
     """Concatenated proofs, in the order of the chunks."""
+    engine: str
+    """What the node says that it computed with."""
     node_id: str
     group_id: str | None = None
     stage_proofs: Sequence[bytes] | None = None
     """Encoded stage records of a group, the signer's own last; None for a node by itself."""
+
+    @classmethod
+    def of_row(cls, row: Mapping[str, Any]) -> "Transcript":
+        """The transcript of a row of a traces table."""
+        return cls(**{field.name: row[field.name] for field in fields(cls)})
 
     def digest(self) -> bytes:
         """The transcript hash."""
@@ -83,6 +90,7 @@ class Transcript:
             self.finish_reason,
             np.asarray(self.logprobs, dtype=np.float32),
             self.proofs,
+            self.engine,
             self.node_id,
             self.group_id,
             self.stage_proofs,

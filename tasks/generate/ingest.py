@@ -2,8 +2,8 @@
 
 Invariants: a row of `traces` is made of the plan (ids, seed, prompt, sampling), of what the node
 claims (tokens, log-probabilities, proofs) and of nothing that we can compute ourselves; a row whose
-claims cannot be a sample is quarantined, the others go on; a file that is not what was asked for is
-refused as a whole.
+claims cannot be a sample, or are not what the node that held the job signed, is quarantined, the
+others go on; a file that is not what was asked for is refused as a whole.
 """
 
 import hashlib
@@ -31,8 +31,10 @@ from tasks.generate import upload
 from tasks.generate.config import ModelUse
 from tasks.generate.errors import UploadRejected
 from tasks.generate.plan import Shard
+from toploc.transcript import Transcript
 
 MAX_ERROR_CHARS = 2000
+MAX_ENGINE_CHARS = 64
 
 
 class PromptBook:
@@ -101,7 +103,16 @@ def ingest(
         if problem:
             bad.append((claim, problem, result.node_id))
             continue
-        rows.append(_trace(planned, claim, use, revision, book, result.node_id))
+        row = _trace(planned, claim, use, revision, book, result.node_id)
+        unsigned = Transcript.of_row(row).faults(row["transcript_hash"], row["signature"])
+        if unsigned:
+            bad.append((claim, unsigned[0].partition(":")[0], result.node_id))
+            continue
+        rows.append(row)
+    if not rows:
+        raise UploadRejected(
+            shard.shard_id, result.node_id, f"none of its rows can be taken, the first: {bad[0][1]}"
+        )
     table = table_from_rows(rows, contract.SCHEMA)
     good, refused = split(table, contract.validate(table))
     bad += [(rows[number], reason, result.node_id) for number, reason in refused]
@@ -145,6 +156,8 @@ def impossible(claim: Mapping[str, Any], max_tokens: int) -> str:
         return "bad_token_id"
     if any(value is None or not math.isfinite(value) or value > 1e-4 for value in logprobs):
         return "bad_logprob"
+    if not 0 < len(claim["engine"]) <= MAX_ENGINE_CHARS:
+        return "bad_engine"
     if claim["status"] == "ok" and not ids:
         return "ok_without_tokens"
     return ""
@@ -213,9 +226,9 @@ def _trace(
         "error": None if error is None else clean_text(error)[:MAX_ERROR_CHARS],
         "proofs": claim["proofs"],
         "stage_proofs": None,
-        "transcript_hash": None,
-        "signature": None,
-        "engine": claim["engine"][:64],
+        "transcript_hash": claim["transcript_hash"],
+        "signature": claim["signature"],
+        "engine": claim["engine"],
         "node_id": node_id,
         "group_id": None,
         "seconds": claim["seconds"],

@@ -25,11 +25,14 @@ SCHEMA = pa.schema(
         pa.field("proofs", pa.binary(), nullable=False),
         pa.field("engine", pa.string(), nullable=False),
         pa.field("seconds", pa.float32(), nullable=False),
+        pa.field("transcript_hash", pa.binary(), nullable=False),
+        pa.field("signature", pa.binary(), nullable=False),
     ]
 )
 
 MAX_FILE_BYTES = 256 << 20
 MAX_UNPACKED_BYTES = 1 << 30
+MAX_ROWS = 100_000
 READER_MEMORY = 6 << 30
 """Address space of the reading child: Arrow's allocator reserves a good part of it unused."""
 
@@ -47,24 +50,29 @@ def limit_memory() -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
-def read_upload(data: bytes, rows: int) -> tuple[bytes, str]:
-    """An Arrow stream of the table, or empty bytes and what is wrong. Runs in the child."""
+def read_upload(data: bytes, rows: int | None, schema: pa.Schema = SCHEMA) -> tuple[bytes, str]:
+    """An Arrow stream of the table, or empty bytes and what is wrong. Runs in the child.
+
+    `rows` is the number of rows that it must have; None: 1 to `MAX_ROWS`.
+    """
     try:
         file = pq.ParquetFile(io.BytesIO(data), thrift_string_size_limit=16 << 20)
         meta = file.metadata
-        if meta.num_rows != rows:
+        if rows is None and not 1 <= meta.num_rows <= MAX_ROWS:
+            return b"", f"it has {meta.num_rows} rows, allowed are 1 to {MAX_ROWS}"
+        if rows is not None and meta.num_rows != rows:
             return b"", f"it has {meta.num_rows} rows, the plan {rows}"
-        if not file.schema_arrow.remove_metadata().equals(SCHEMA):
+        if not file.schema_arrow.remove_metadata().equals(schema):
             return (
                 b"",
-                f"its columns are {file.schema_arrow.names}, not {SCHEMA.names} with our types",
+                f"its columns are {file.schema_arrow.names}, not {schema.names} with our types",
             )
         unpacked = sum(meta.row_group(n).total_byte_size for n in range(meta.num_row_groups))
         if unpacked > MAX_UNPACKED_BYTES:
             return b"", f"it unpacks to {unpacked} bytes, allowed are {MAX_UNPACKED_BYTES}"
         table = file.read(use_threads=False)
         table.validate(full=True)
-        nulls = [f.name for f in SCHEMA if not f.nullable and table.column(f.name).null_count]
+        nulls = [f.name for f in schema if not f.nullable and table.column(f.name).null_count]
         if nulls:
             return b"", f"nulls in {nulls}"
     except (pa.ArrowException, OSError, ValueError, MemoryError, OverflowError) as error:

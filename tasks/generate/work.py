@@ -1,8 +1,8 @@
-"""A node's side of generate: decode the planned batches, prove them, upload one file.
+"""A node's side of generate: decode the planned batches, prove and sign them, upload one file.
 
 Invariants: the node sees prompt ids, sampling, seeds and trace ids, never a task's answer; it
 writes one file below `uploads/`; proofs are made from the hidden states while they pass, 32 rows at
-a time, and nothing of the states is kept.
+a time, and nothing of the states is kept; what the node answers for is signed with its own key.
 """
 
 import hashlib
@@ -11,12 +11,15 @@ from typing import Any
 
 from torch import Tensor
 
+from data_contracts.ids import canonical_json
 from data_contracts.text import table_from_rows
 from infra.inference.protocol import PROOF_ROWS, Completion, Engine, Request, SamplingParams
 from infra.storage import Store
 from infra.storage.parquet import parquet_bytes
 from tasks.generate import upload
 from toploc.build import prove
+from toploc.signing import SigningKey
+from toploc.transcript import Transcript
 
 TOPK = 128
 """Values of a chunk that one proof fixes (INTELLECT-2: 258 bytes a proof)."""
@@ -38,7 +41,9 @@ class ProofSink:
         return b"".join(self._proofs.get(trace_id, ()))
 
 
-def generate_shard(payload: dict[str, Any], engine_of: Callable[[str], Engine]) -> dict[str, Any]:
+def generate_shard(
+    payload: dict[str, Any], engine_of: Callable[[str], Engine], key: SigningKey
+) -> dict[str, Any]:
     """Generate one shard and upload it; returns its sha256, rows and output tokens."""
     engine = engine_of(payload["model"])
     if engine.revision != payload["revision"]:
@@ -53,7 +58,10 @@ def generate_shard(payload: dict[str, Any], engine_of: Callable[[str], Engine]) 
         sink = ProofSink()
         requests = [Request(r["trace_id"], tuple(r["prompt_ids"]), r["seed"]) for r in batch]
         completions = engine.generate(requests, params, sink)
-        rows += [_row(completion, sink, engine.environment) for completion in completions]
+        rows += [
+            _signed(_row(completion, sink, engine.environment), request, payload, key)
+            for request, completion in zip(requests, completions, strict=True)
+        ]
     data = parquet_bytes(table_from_rows(rows, upload.SCHEMA))
     Store(payload["root"]).write_bytes(payload["upload"], data, overwrite=True)
     return {
@@ -75,3 +83,24 @@ def _row(completion: Completion, sink: ProofSink, engine: str) -> dict[str, Any]
         "engine": engine,
         "seconds": completion.seconds,
     }
+
+
+def _signed(
+    row: dict[str, Any], request: Request, payload: dict[str, Any], key: SigningKey
+) -> dict[str, Any]:
+    transcript = Transcript(
+        trace_id=request.trace_id,
+        model_revision=payload["revision"],
+        prompt_ids=request.prompt_ids,
+        output_ids=row["output_ids"],
+        sampling=canonical_json(payload["sampling"]),
+        seed=request.seed,
+        status=row["status"],
+        finish_reason=row["finish_reason"],
+        logprobs=row["logprobs"],
+        proofs=row["proofs"],
+        engine=row["engine"],
+        node_id=key.node_id,
+    )
+    transcript_hash, signature = transcript.sign(key)
+    return row | {"transcript_hash": transcript_hash, "signature": signature}

@@ -1,8 +1,10 @@
 """The process that is one local node: `python -m tasks.provision.worker`.
 
-Reads one JSON job per line from stdin, answers with one JSON line on what was stdout at the start;
-everything that libraries print goes to stderr. Ends when stdin closes, also in the middle of a job,
-so that it never outlives its pool. It loads a model with the first job that needs it.
+Says its node id in a first JSON line, then reads one JSON job per line from stdin and answers with
+one JSON line each, on what was stdout at the start; everything that libraries print goes to stderr.
+Ends when stdin closes, also in the middle of a job, so that it never outlives its pool. It loads a
+model with the first job that needs it. Its key is made here, lives in this process alone and ends
+with it: a worker that replaces a dead one is another node.
 """
 
 import json
@@ -13,6 +15,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import psutil
@@ -21,6 +24,7 @@ from infra.inference import load_engine
 from infra.inference.protocol import Engine
 from tasks.generate.work import generate_shard
 from tasks.validate.work import validate_shard
+from toploc.signing import SigningKey
 
 RESIDENT_MODELS = 4
 """Models kept in memory; the one used longest ago is dropped first."""
@@ -37,11 +41,13 @@ def load_models(payload: dict[str, Any], engine_of: Callable[[str], Engine]) -> 
     return {"models": len(revisions), "memory_mb": resident >> 20}
 
 
-WORK: dict[str, Work] = {
-    "generate": generate_shard,
-    "load": load_models,
-    "validate": validate_shard,
-}
+def works(key: SigningKey) -> dict[str, Work]:
+    """What a node can do, by the kind of the job."""
+    return {
+        "generate": partial(generate_shard, key=key),
+        "load": load_models,
+        "validate": validate_shard,
+    }
 
 
 class Engines:
@@ -61,11 +67,13 @@ class Engines:
         return self._loaded[model_id]
 
 
-def answer(job: dict[str, Any], engines: Callable[[str], Engine]) -> dict[str, Any]:
+def answer(
+    job: dict[str, Any], work: dict[str, Work], engines: Callable[[str], Engine]
+) -> dict[str, Any]:
     """Run one job; an exception becomes an answer, because the node itself is fine."""
     started = time.perf_counter()
     try:
-        output = WORK[job["kind"]](job["payload"], engines)
+        output = work[job["kind"]](job["payload"], engines)
     except Exception as error:
         return {
             "job_id": job["job_id"],
@@ -88,11 +96,17 @@ def main() -> None:
         os._exit(0)
 
     threading.Thread(target=read, daemon=True).start()
+
+    def send(line: dict[str, Any]) -> None:
+        replies.write(json.dumps(line).encode() + b"\n")
+        replies.flush()
+
+    key = SigningKey.generate()
+    send({"node_id": key.node_id})
+    work = works(key)
     engines = Engines(int(os.environ.get("TRACEMILL_ENGINE_THREADS", "1")))
     while True:
-        reply = answer(json.loads(jobs.get()), engines)
-        replies.write(json.dumps(reply).encode() + b"\n")
-        replies.flush()
+        send(answer(json.loads(jobs.get()), work, engines))
 
 
 if __name__ == "__main__":

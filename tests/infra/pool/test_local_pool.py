@@ -67,6 +67,30 @@ def test_a_job_that_kills_every_node_is_given_up_with_the_last_words(pool, tmp_p
     assert pool.submit(job("next")).result(30).job_id == "next"
 
 
+def test_a_result_names_the_key_that_its_node_said(pool):
+    results = [pool.submit(job(f"j{n}", sleep=0.05)).result(30) for n in range(4)]
+    known = {node.node_id: node for node in pool.nodes()}
+    assert {result.node_id for result in results} <= known.keys()
+    assert [node.name for node in pool.nodes()] == ["local-0", "local-1"]
+    assert len(known) == 2
+
+
+def test_a_node_that_replaces_another_one_is_another_node(tmp_path):
+    with LocalPool(1, NODE) as pool:
+        first = pool.submit(job("first")).result(30)
+        second = pool.submit(job("hard", die_until=str(tmp_path / "t"), times=1)).result(30)
+        assert pool.nodes()[0].node_id == second.node_id != first.node_id
+
+
+@pytest.mark.parametrize("says", ["local-0", "01" + "00" * 31, "F" * 64, ""])
+def test_a_node_without_a_key_gets_no_job(says, tmp_path):
+    log = tmp_path / "log"
+    with LocalPool(1, NODE, {"NODE_SAYS": says}) as pool:
+        with pytest.raises(NodeLost):
+            pool.submit(job("j", log=str(log), name="ran")).result(30)
+    assert not log.exists()
+
+
 def test_kill_9_of_a_node_in_the_middle_of_a_job(pool):
     futures = [pool.submit(job(f"j{n}", sleep=0.4, echo={"n": n})) for n in range(4)]
     time.sleep(0.2)

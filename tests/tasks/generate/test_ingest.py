@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from data_contracts import collect as tasks_contract
-from data_contracts.ids import task_id
+from data_contracts.ids import canonical_json, task_id
 from data_contracts.text import table_from_rows
 from infra.inference import load_engine
 from infra.pool import Job, JobResult
@@ -20,6 +20,8 @@ from tasks.generate.errors import UploadRejected
 from tasks.generate.plan import plan_tasks
 from tasks.generate.stage import Generator, commit_plan, read_plan
 from tasks.generate.work import generate_shard
+from toploc.signing import SigningKey, verify
+from toploc.transcript import Transcript
 
 MODEL = "tracemill/nano-s"
 USE = ModelUse(
@@ -72,15 +74,17 @@ def store(tmp_path) -> Store:
 
 
 class OneNode:
-    """A node in this process; `tamper` changes the rows that it uploads."""
+    """A node in this process; `tamper` changes the rows that it has signed."""
 
     def __init__(self, engine, tamper=None, sha256=None):
         self.engine, self.tamper, self.sha256 = engine, tamper, sha256
+        self.key = SigningKey.generate()
+        self.signs_with = self.key
         self.jobs: list[Job] = []
 
     def submit(self, job: Job):
         self.jobs.append(job)
-        output = generate_shard(job.payload, lambda model: self.engine)
+        output = generate_shard(job.payload, lambda model: self.engine, self.signs_with)
         if self.tamper:
             store, path = Store(job.payload["root"]), job.payload["upload"]
             table = upload_rows(store.read_bytes(path))
@@ -89,7 +93,7 @@ class OneNode:
             store.write_bytes(path, data, overwrite=True)
             output["sha256"] = self.sha256 or hashlib.sha256(data).hexdigest()
         future = Future()
-        future.set_result(JobResult(job.job_id, "liar", output, 1.0))
+        future.set_result(JobResult(job.job_id, self.key.node_id, output, 1.0))
         return future
 
 
@@ -118,7 +122,10 @@ def test_an_honest_shard_is_committed_once_and_its_upload_removed(store, reader,
     rows = read_table(store, manifest.path).to_pylist()
     assert {row["trace_id"] for row in rows} == {row["trace_id"] for row in shard.rows}
     assert all(row["completion"].startswith("<think>") for row in rows)
-    assert all(row["node_id"] == "liar" for row in rows)
+    for row in rows:
+        assert row["node_id"] == node.key.node_id
+        assert verify(row["node_id"], row["transcript_hash"], row["signature"])
+        assert Transcript.of_row(row).digest() == row["transcript_hash"]
     generate(store, reader, node)
     assert len(node.jobs) == 1, "a committed shard was generated again"
 
@@ -149,17 +156,88 @@ def change_first(**values):
         (change_first(output_ids=[], logprobs=[], proofs=b""), "ok_without_tokens"),
         (change_first(status="fine"), "unknown_status"),
         (change_first(finish_reason="bored"), "unknown_finish_reason"),
+        (change_first(engine="e" * 65), "bad_engine"),
     ],
 )
 def test_a_row_that_cannot_be_a_sample_is_set_aside_and_the_others_go_on(
     store, reader, engine, tamper, reason
 ):
-    shard, manifest = generate(store, reader, OneNode(engine, tamper))
+    node = OneNode(engine, tamper)
+    shard, manifest = generate(store, reader, node)
     assert manifest.rows == 7
     assert manifest.info["counts"]["reasons"] == {reason: 1}
     aside = read_table(store, LAYOUT.quarantine("generate", shard.shard_id)).to_pylist()
     assert [row["reason"] for row in aside] == [reason]
-    assert [row["origin"] for row in aside] == ["liar"]
+    assert [row["origin"] for row in aside] == [node.key.node_id]
+
+
+def change_token(rows):
+    rows[0]["output_ids"][0] = rows[0]["output_ids"][0] % 200 + 1
+    return rows
+
+
+def copy_from_second(*columns):
+    def tamper(rows):
+        rows[0].update({column: rows[1][column] for column in columns})
+        return rows
+
+    return tamper
+
+
+@pytest.mark.parametrize(
+    ("tamper", "reason"),
+    [
+        (change_token, "transcript_mismatch"),
+        (copy_from_second("proofs"), "transcript_mismatch"),
+        (copy_from_second("logprobs", "output_ids", "proofs"), "transcript_mismatch"),
+        (copy_from_second("transcript_hash", "signature"), "transcript_mismatch"),
+        (copy_from_second("transcript_hash"), "transcript_mismatch"),
+        (change_first(engine="another|processor|float32|sdpa"), "transcript_mismatch"),
+        (change_first(transcript_hash=b""), "transcript_mismatch"),
+        (copy_from_second("signature"), "bad_signature"),
+        (change_first(signature=b""), "bad_signature"),
+        (change_first(signature=bytes(64)), "bad_signature"),
+    ],
+    ids=[
+        "a token changed", "proofs of another trace", "answer of another trace",
+        "binding of another trace", "hash of another trace", "another engine", "no hash",
+        "signature of another trace", "no signature", "zero signature",
+    ],
+)  # fmt: skip
+def test_a_row_that_is_not_what_was_signed_is_set_aside(store, reader, engine, tamper, reason):
+    _, manifest = generate(store, reader, OneNode(engine, tamper))
+    assert manifest.rows == 7
+    assert manifest.info["counts"]["reasons"] == {reason: 1}
+
+
+@pytest.mark.parametrize("in_its_name", [True, False])
+def test_a_file_that_another_node_signed_is_refused(store, reader, engine, in_its_name):
+    """Copied as it is, or signed in this node's name with a key that is not its own."""
+    node, other = OneNode(engine), OneNode(engine)
+    node.signs_with = other.key
+    if in_its_name:
+        node.tamper = lambda rows: [renamed(node, row) for row in rows]
+    reason = "bad_signature" if in_its_name else "transcript_mismatch"
+    with pytest.raises(UploadRejected, match=f"none of its rows can be taken.*{reason}"):
+        generate(store, reader, node)
+
+
+def renamed(node, row):
+    payload = node.jobs[0].payload
+    asked = {r["trace_id"]: r for batch in payload["batches"] for r in batch}[row["trace_id"]]
+    transcript = Transcript.of_row(
+        row
+        | asked
+        | {
+            "model_revision": payload["revision"],
+            "sampling": canonical_json(payload["sampling"]),
+            "node_id": node.key.node_id,
+            "group_id": None,
+            "stage_proofs": None,
+        }
+    )
+    hashed = transcript.digest()
+    return row | {"transcript_hash": hashed, "signature": node.signs_with.sign(hashed)}
 
 
 def swap_ids(rows):

@@ -17,6 +17,8 @@ ROW = {
     "proofs": b"x" * 258,
     "engine": "transformers",
     "seconds": 1.0,
+    "transcript_hash": b"h" * 32,
+    "signature": b"s" * 64,
 }
 
 
@@ -27,7 +29,7 @@ def reader():
 
 
 def read(reader, data: bytes, rows: int = 1):
-    return reader.submit(upload.read_upload, data, rows).result(60)
+    return reader.submit(upload.read_upload, data, rows).result(240)
 
 
 def written(rows=(ROW,), schema=upload.SCHEMA) -> bytes:
