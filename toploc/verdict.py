@@ -143,10 +143,11 @@ def _faulty(*faults: str) -> Examination:
 
 def _replayed(coefficients: Ints) -> list[str]:
     """One polynomial for several chunks: rows of different positions never give the same."""
-    _, first, counts = np.unique(coefficients, axis=0, return_index=True, return_counts=True)
+    _, first, which = np.unique(coefficients, axis=0, return_index=True, return_inverse=True)
     return [
-        f"replayed: the polynomial of chunk {first[at]} is given for {counts[at]} chunks"
-        for at in np.flatnonzero(counts > 1)
+        f"replayed: chunk {chunk} has the polynomial of chunk {earlier}"
+        for chunk, earlier in enumerate(first[which.reshape(-1)].tolist())
+        if earlier != chunk
     ]
 
 
