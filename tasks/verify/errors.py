@@ -12,3 +12,15 @@ class VerdictsMissing(VerifyError):
 
     def __init__(self, path: str):
         super().__init__(f"{path} is not committed: run the validate stage first")
+
+
+class SchedulerLost(VerifyError):
+    """The Dask scheduler is gone; nothing of the shard was committed."""
+
+    retryable = True
+
+    def __init__(self, error: Exception):
+        super().__init__(
+            f"the Dask scheduler is gone ({type(error).__name__}: {str(error)[:200]}). Start it "
+            "again at the address in verify.scheduler and resume the run; committed shards stay"
+        )

@@ -1,17 +1,20 @@
 """Score the accepted traces of one shard and commit their rewards.
 
-Invariants: every accepted trace gets one reward row, whatever happens to the machine that scores
+Invariants: every accepted trace gets one reward row, whatever happens to the worker that scores
 it; what could not be scored is null with a status, never 0; completions go out in batches, and a
-batch whose worker died is scored again row by row, so that a hostile completion harms itself only.
+batch whose workers died is scored again row by row, so that a hostile completion harms itself only.
+Without a scheduler nothing is committed: the shard fails as a whole and can be scored again.
 """
 
-import json
 import logging
 from collections.abc import Mapping, Sequence
+from concurrent.futures import CancelledError
 from dataclasses import asdict
 from typing import Any
 
-from distributed import Client
+from distributed import Client, KilledWorker
+from distributed.client import ClosedClientError
+from distributed.comm import CommClosedError
 
 from data_contracts import verify as contract
 from data_contracts.errors import TableBlocked
@@ -23,7 +26,8 @@ from infra.storage.reconcile import StageCount, check
 from infra.storage.shards import Manifest, commit_table, read_table
 from tasks.generate.plan import Shard
 from tasks.verify.config import VerifyConfig
-from verifiers import is_binary, score_many
+from tasks.verify.errors import SchedulerLost
+from verifiers import is_binary, score_many, task_types
 
 logger = logging.getLogger(__name__)
 
@@ -115,14 +119,17 @@ def score_over_dask(
         list(questions[first : first + batch_rows])
         for first in range(0, len(questions), batch_rows)
     ]
-    futures = client.map(score_batch, batches, pure=False)
     scores: list[dict[str, Any]] = []
-    for batch, future in zip(batches, futures, strict=True):
-        try:
-            scores += future.result()
-        except Exception as error:
-            logger.warning("a batch of %d answers is scored one by one: %r", len(batch), error)
-            scores += [_score_alone(question, client) for question in batch]
+    try:
+        futures = client.map(score_batch, batches, pure=False)
+        for batch, future in zip(batches, futures, strict=True):
+            try:
+                scores += future.result()
+            except KilledWorker as error:
+                logger.warning("a batch of %d answers is scored one by one: %s", len(batch), error)
+                scores += [_score_alone(question, client) for question in batch]
+    except (CancelledError, ClosedClientError, CommClosedError) as error:
+        raise SchedulerLost(error) from error
     return scores
 
 
@@ -135,15 +142,14 @@ def _score_alone(question: dict[str, Any], client: Client) -> dict[str, Any]:
     future = client.submit(score_batch, [question], pure=False)
     try:
         result: list[dict[str, Any]] = future.result()
-    except Exception as error:
-        detail = {"error": f"{type(error).__name__}: {error}"[:MAX_DETAIL_CHARS]}
+    except KilledWorker as error:
         return {
             "score": None,
             "status": "verifier_error",
-            "verifier": "none",
+            "verifier": "none@0",
             "verifier_config": "",
-            "detail": json.dumps(detail),
-            "binary": is_binary(question["task_type"]),
+            "detail": f"every worker that scored this answer died: {error}"[:MAX_DETAIL_CHARS],
+            "binary": question["task_type"] in task_types() and is_binary(question["task_type"]),
             "seconds": 0.0,
         }
     return result[0]
