@@ -47,3 +47,29 @@ class SandboxBroken(VerifierFault):
     """A sandbox died or spoke nonsense through no fault of the program inside."""
 
     retryable = True
+
+
+class BadLock(VerifiersError):
+    """A lock file of an environment wheel holds something else than pinned, hashed wheels."""
+
+
+class InstallFailed(VerifiersError):
+    """pip refused to resolve or install the wheels of an environment."""
+
+
+class EnvironmentMissing(VerifierFault):
+    """No environment with this lock is installed on this machine."""
+
+
+class EnvironmentBroken(VerifierFault):
+    """An environment failed, hung, or broke the protocol; it is no verdict on the answer."""
+
+
+class BrokenVerifier(VerifiersError):
+    """A kind judges its own examples wrongly on this machine."""
+
+    def __init__(self, problems: list[str]):
+        super().__init__(
+            f"refusing to score: {'; '.join(problems)}. Install the versions of "
+            "requirements/cpu.lock; `tracemill doctor` repeats the test"
+        )

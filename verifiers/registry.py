@@ -11,11 +11,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from verifiers import extract, strict_json
-from verifiers.errors import RowFault, UnknownTaskType, VerifierFault
+from verifiers import extract, health, strict_json
+from verifiers.errors import RowFault, UnknownTaskType
 from verifiers.kinds import (
     ascii_tree,
     code,
+    environment,
     formatask,
     git_diff,
     ifeval,
@@ -34,7 +35,6 @@ from verifiers.result import (
     Outcome,
     Score,
     no_answer,
-    timed_out,
     unverifiable,
     verifier_error,
 )
@@ -54,6 +54,7 @@ KINDS: tuple[Kind, ...] = (
     reverse_text.KIND,
     llm_judge.KIND,
     null_reward.KIND,
+    environment.KIND,
 )
 _BY_TYPE = {task_type: kind for kind in KINDS for task_type in kind.task_types}
 
@@ -149,23 +150,14 @@ def prepare(completion: object, info: object, require_think: bool) -> Prepared |
     return Prepared(answer, parsed)
 
 
-def run_judge(kind: Kind, answer: str, info: Info) -> Outcome:
-    """Call the judge; every exception becomes an outcome."""
-    try:
-        return kind.judge(answer, info)
-    except RowFault as fault:
-        return unverifiable(str(fault))
-    except VerifierFault as fault:
-        return verifier_error(str(fault))
-    except MemoryError:
-        return timed_out("judging the answer needs more memory than allowed")
-    except Exception as error:
-        return verifier_error(f"{type(error).__name__}: {error}")
-
-
 def finish(kind: Kind, prepared: Prepared) -> Outcome:
-    """Judge; an absent answer is judged as an empty one, so that a fault of the row shows."""
-    outcome = run_judge(kind, prepared.answer, prepared.info)
+    """Judge, unless the kind is broken in this process.
+
+    An absent answer is judged as an empty one, so that a fault of the row shows.
+    """
+    if problem := health.fault(kind):
+        return verifier_error(problem)
+    outcome = health.run_judge(kind, prepared.answer, prepared.info)
     if prepared.missing and outcome.score is not None:
         return no_answer(prepared.missing)
     return outcome

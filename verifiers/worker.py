@@ -52,16 +52,24 @@ def _limit_memory() -> None:
 
 
 def _preload() -> None:
+    """Import what is slow, and try the kinds that are judged here, once for all workers."""
     import sympy  # noqa: F401
 
-    import verifiers.registry  # noqa: F401
+    from verifiers import health, registry
     from verifiers.kinds import reasoning_gym
 
     reasoning_gym.preload()
+    for kind in registry.KINDS:
+        if not kind.self_limiting:
+            health.fault(kind)
 
 
 def main(fd: int) -> None:
     """The template: fork a worker for each socket received, until end of file."""
+    if sys.flags.hash_randomization:
+        raise SystemExit(
+            "a verifier's worker needs PYTHONHASHSEED=0: some scorers iterate over sets"
+        )
     owner = socket.socket(fileno=fd)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     _preload()

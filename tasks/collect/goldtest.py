@@ -41,8 +41,13 @@ class Verdict:
 
 
 def check(tasks: Sequence[Task], workers: int | None = None) -> list[Verdict]:
-    """One verdict per task. What failed by the machine's fault is tried a second time."""
-    lacking = {name: verifiers.missing(name) for name in {task["task_type"] for task in tasks}}
+    """One verdict per task. What failed by the machine's fault is tried a second time.
+
+    Raises verifiers.BrokenVerifier when a verifier misjudges its own examples on this machine.
+    """
+    task_types = {task["task_type"] for task in tasks}
+    verifiers.refuse_broken(task_types)
+    lacking = {name: verifiers.missing(name) for name in task_types}
     verdicts = [Verdict(True, f"untested: {lacking[task['task_type']]}") for task in tasks]
     pending = [place for place, task in enumerate(tasks) if not lacking[task["task_type"]]]
     for _ in range(2):

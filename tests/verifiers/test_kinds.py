@@ -1,6 +1,7 @@
 """The kinds without a case file of their own detail: ifeval, reasoning-gym, pydantic, texts."""
 
 import json
+import time
 
 import pytest
 import reasoning_gym
@@ -11,6 +12,8 @@ from verifiers.kinds.ifeval_functions import FUNCTIONS
 from verifiers.registry import judge_row
 from verifiers.sandbox import Limits
 
+GERMAN = "Das ist ein ganz gewöhnlicher deutscher Satz über das Wetter von heute."
+
 ROWS = [
     ("verify_keywords", {"keyword_list": ["Sea", "tide"]}, "The SEA and its Tide.", 1),
     ("verify_keywords", {"keyword_list": ["sea", "moon"]}, "The sea.", 0),
@@ -19,7 +22,13 @@ ROWS = [
     ("validate_forbidden_words", {"forbidden_words": ["bad"]}, "All good", 1),
     ("validate_forbidden_words", {"forbidden_words": ["bad"]}, "Too BAD", 0),
     ("verify_letter_frequency", {"letter": "l", "N": 3}, "hello world", 1),
+    ("verify_letter_frequency", {"letter": "l", "N": 2}, "hello world", 0),
     ("verify_letter_frequency", {"letter": "#", "N": 3}, "###", None),
+    ("validate_response_language", {"language": "de"}, GERMAN, 1),
+    ("validate_response_language", {"language": "zh"}, "今天的天气非常好，我们去公园散步吧。", 1),
+    ("validate_response_language", {"language": "de"}, "This is a plain English sentence.", 0),
+    ("validate_response_language", {"language": "de"}, "1234", 0),
+    ("validate_response_language", {"language": "Klingon"}, GERMAN, None),
     ("verify_paragraph_count", {"N": 2}, "a\n* * *\nb", 1),
     ("verify_paragraph_count", {"N": 2}, "a", 0),
     ("validate_word_constraint", {"N": 3, "quantifier": "at least"}, "a b c", 1),
@@ -29,6 +38,8 @@ ROWS = [
     ("verify_sentence_constraint", {"N": 2, "quantifier": "at least"}, "One. Two!", 1),
     ("verify_sentence_constraint", {"N": 1, "quantifier": "at most"}, "One. Two!", 0),
     ("validate_paragraphs", {"N": 2, "first_word": "Then", "i": 2}, "First\n\nThen it", 1),
+    ("validate_paragraphs", {"N": 2, "first_word": "Then", "i": 2}, "Then\n\nFirst", 0),
+    ("validate_paragraphs", {"N": 3, "first_word": "Then", "i": 2}, "First\n\nThen it", 0),
     ("validate_paragraphs", {"N": 2, "first_word": "Then", "i": 3}, "First\n\nThen", None),
     ("verify_postscript", {"postscript_marker": "P.S."}, "Text P.S. more", 1),
     ("verify_postscript", {"postscript_marker": "P.S."}, "Text P.S.", 0),
@@ -44,6 +55,7 @@ ROWS = [
     ("validate_highlighted_sections", {"N": 2}, "*a*", 0),
     ("validate_sections", {"N": 2, "section_splitter": "Section"}, "Section 1\na\nSection 2\nb", 1),
     ("validate_sections", {"N": 3, "section_splitter": "Section"}, "Section 1\na", 0),
+    ("validate_json_format", {}, '{"a": [1, null]}', 1),
     ("validate_json_format", {}, '{"a": 1, "a": 2}', 0),
     ("validate_repeat_prompt", {"original_prompt": "Say hi."}, "Say hi. Hi", 1),
     ("validate_repeat_prompt", {"original_prompt": "Say hi."}, "Hi", 0),
@@ -52,13 +64,21 @@ ROWS = [
     ("validate_uppercase", {}, "ALL 1!", 1),
     ("validate_uppercase", {}, "Title Case", 0),
     ("validate_lowercase", {}, "all 1!", 1),
+    ("validate_lowercase", {}, "all But one", 0),
     ("validate_frequency_capital_words", {"N": 2, "quantifier": "at least"}, "NASA and ESA", 1),
     ("validate_frequency_capital_words", {"N": 1, "quantifier": "at most"}, "NASA and ESA", 0),
     ("validate_end", {"end_phrase": "The end."}, "So. The end.", 1),
     ("validate_end", {"end_phrase": "The end."}, "The end. No", 0),
     ("validate_quotation", {}, '"all"', 1),
     ("validate_quotation", {}, '"', 0),
+    ("validate_no_commas", {}, "a; b", 1),
     ("validate_no_commas", {}, "a, b", 0),
+    ("validate_frequency_capital_words", {"N": 1, "quantifier": "often"}, "NASA", None),
+    ("verify_keywords", {"keyword_list": []}, "The sea.", None),
+    ("validate_forbidden_words", {"forbidden_words": "bad"}, "good", None),
+    ("verify_paragraph_count", {"N": -1}, "a", None),
+    ("verify_paragraph_count", {"N": True}, "a", None),
+    ("validate_choice", {"options": [""]}, "A", None),
     ("validate_end", {}, "x", None),
     ("os.system", {}, "x", None),
     (None, {}, "x", None),
@@ -72,17 +92,33 @@ def test_ifeval(name, args, text, expected) -> None:
     assert (got.status == "unverifiable") == (expected is None)
 
 
-def test_every_ifeval_function_has_a_row() -> None:
-    assert {name for name, *_ in ROWS} >= set(FUNCTIONS) - {"validate_response_language"}
+def test_every_ifeval_function_is_tested_both_ways() -> None:
     assert len(FUNCTIONS) == 25
+    for verdict in (0, 1):
+        assert {name for name, _, _, expected in ROWS if expected == verdict} == set(FUNCTIONS)
 
 
-def test_language() -> None:
-    row = {"ground_truth": {"func_name": "validate_response_language", "language": "de"}}
-    german = "Das ist ein ganz gewöhnlicher deutscher Satz über das Wetter von heute."
-    assert judge_row("ifeval", german, row).score == 1
-    assert judge_row("ifeval", "This is a perfectly ordinary English sentence.", row).score == 0
-    assert judge_row("ifeval", "1234", row).score == 0
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_no_ifeval_function_guesses(name) -> None:
+    """Without its arguments, or with ones that mean nothing, a function decides nothing."""
+    from inspect import signature
+
+    arguments = list(signature(FUNCTIONS[name]).parameters)[1:]
+    for values in ({}, dict.fromkeys(arguments), {key: {"x": 1} for key in arguments}):
+        got = judge_row("ifeval", "Some text.", {"ground_truth": {"func_name": name, **values}})
+        assert (got.score is None) == bool(arguments), got
+
+
+def test_language_does_not_change_from_call_to_call() -> None:
+    row = {"ground_truth": {"func_name": "validate_response_language", "language": "it"}}
+    assert len({judge_row("ifeval", "no te la dico", row).score for _ in range(20)}) == 1
+
+
+def test_long_blank_lines_take_no_time() -> None:
+    row = {"ground_truth": {"func_name": "verify_bullet_points", "N": 1}}
+    started = time.process_time()
+    assert judge_row("ifeval", "* a\n* " + " " * 19_000 + "\nb", row).score == 1
+    assert time.process_time() - started < 5
 
 
 NO_VERDICT = {

@@ -2,6 +2,7 @@
 
 import json
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -56,6 +57,49 @@ def test_table(row) -> None:
 )
 def test_no_false_positive(truth, boxed) -> None:
     assert judge(truth, boxed).score in (0.0,), (truth, boxed)
+
+
+PITFALLS = [
+    ("A1 tiny numbers", r"\frac{1}{2^{99}}", r"\frac{1}{2^{98}}", 0),
+    ("A1 factorials", "1/2004!", "1/2006!", 0),
+    ("A1 a tiny number and nothing", "0", r"\frac{1}{2006!}", 0),
+    ("A2 first number of a text", r"1-\frac{1}{\mathrm{e}}", r"1+\frac{1}{\mathrm{e}}", 0),
+    ("A2 a part that parses", "12", r"12 \oops{3}", 0),
+    ("A4 another statement", "f(x) = 0", r"\forall x>0, f(x)=0", 0),
+    ("A4 for the n that both allow", r"\sqrt{\frac{1}{n}}", r"\frac{1}{\sqrt{n}}", 1),
+    ("A5 a part of the solutions", "1331 and 1728", "1728", 0),
+    ("A5 a part of the set", "1331, 1728", r"\{1728\}", 0),
+    ("A5 all, in another order", "1331 and 1728", "1728, 1331", 1),
+    ("A7 LaTeX without dollars", r"\left(3,\frac{\pi}{2}\right)", r"(3,\pi/2)", 1),
+    ("A7 a truth that does not parse", r"\left(3,\frac{\pi}{2", "3", None),
+    ("A8 sympy notation", r"\frac{\pi}{2}", "pi/2", 1),
+    ("A8 sympy notation, negative", r"-2\pi", "-2*pi", 1),
+    ("A13 a relation and an interval", "1<x<2", "(1,2)", 1),
+    ("A13 the other way round", "(1,2)", "1<x<2", 1),
+    ("A14 percent as a fraction", r"10\%", "0.1", 1),
+    ("A14 percent without its sign", r"10\%", "10", 1),
+    ("A14 and no other value", r"10\%", "1", 0),
+    ("equations that differ", "3*x-1*y+13=0", "3x+4y+14=0", 0),
+    ("an empty truth", "", "10-2\u221a5", None),
+    ("a root sign", "10-2\u221a5", r"10-\sqrt{20}", 1),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "truth", "boxed", "score"), PITFALLS, ids=lambda v: str(v)[:30])
+def test_pitfall(name, truth, boxed, score) -> None:
+    assert judge(truth, boxed).score == score
+
+
+@pytest.mark.parametrize("notation", [r"\int_0^1 2x \, dx", r"\sum_{k=1}^{1} k", r"\sqrt{1}"])
+def test_no_signals_outside_of_the_main_thread(notation) -> None:
+    with ThreadPoolExecutor(1) as threads:
+        assert threads.submit(judge, "1", notation).result().score == 1
+
+
+@pytest.mark.parametrize("length", [50_001, 100_000])
+def test_a_huge_box_is_wrong_at_once(length) -> None:
+    got = judge("1", "1" * length)
+    assert (got.score, got.status) == (0.0, "ok")
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ def always_quick(answer: str, info: Info) -> bool:
 
 
 def always_there() -> str:
-    """The kind needs nothing that a machine might lack."""
+    """The kind needs nothing that a machine might lack or get wrong."""
     return ""
 
 
@@ -56,8 +56,10 @@ class Kind:
     """A function where the environment of the process decides."""
     missing: Callable[[], str] = always_there
     """What this machine lacks to judge any row of the kind, and the next step; empty: nothing."""
+    unsound: Callable[[], str] = always_there
+    """Why verdicts of the kind would be wrong in this process, where examples cannot show it."""
     self_tests: tuple[tuple[str, Info, float | None], ...] = ()
-    """(completion, verification_info, expected score) run at start-up."""
+    """(answer part, verification_info, expected score) tried before the first row of a process."""
 
 
 def text_of(info: Info, key: str) -> str:

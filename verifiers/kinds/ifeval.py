@@ -5,11 +5,12 @@ fault, never true. The functions live in ifeval_functions.py.
 """
 
 import inspect
+from importlib.metadata import version
 from typing import Any
 
 from verifiers.errors import RowFault
 from verifiers.kinds.base import Info, Kind
-from verifiers.kinds.ifeval_functions import FUNCTIONS
+from verifiers.kinds.ifeval_functions import FUNCTIONS, unseeded
 from verifiers.result import Outcome, judged, no_answer
 
 
@@ -41,11 +42,13 @@ def _short(answer: str, info: Info) -> bool:
 
 KIND = Kind(
     name="ifeval",
-    version=2,
+    version=3,
     task_types=("ifeval",),
     binary=True,
     judge=_judge,
     quick=_short,
+    settings={"libraries": [f"langdetect {version('langdetect')}"]},
+    unsound=unseeded,
     self_tests=(
         ("all small.", {"ground_truth": {"func_name": "validate_lowercase"}}, 1.0),
         ("Not small.", {"ground_truth": {"func_name": "validate_lowercase"}}, 0.0),

@@ -4,6 +4,7 @@ Each takes the stripped answer and its arguments and returns a bool; RowFault wh
 arguments decide nothing. Definitions follow the sentence that the prompt shows.
 """
 
+import functools
 import re
 from collections.abc import Callable
 from decimal import Decimal
@@ -72,17 +73,48 @@ def verify_letter_frequency(text: str, letter: Any, N: Any) -> bool:
     return text.count(letter) == _number(N)
 
 
-def validate_response_language(text: str, language: Any) -> bool:
-    """The detected language is the one asked for; text without letters is of no language."""
+def languages(text: str) -> list[str]:
+    """Language codes with their probabilities, the likeliest first; none where no letter stands.
+
+    The seed is set before every call: unseeded, short texts change their language at random.
+    """
     try:
-        from langdetect import DetectorFactory, LangDetectException, detect
+        from langdetect import DetectorFactory, LangDetectException, detect_langs
     except ImportError as error:
         raise VerifierFault("langdetect is not installed: pip install langdetect") from error
     DetectorFactory.seed = 0
     try:
-        return bool(detect(text) == _phrase(language, "language").strip().lower())
+        return [str(language) for language in detect_langs(text)]
     except LangDetectException:
-        return False
+        return []
+
+
+@functools.cache
+def known_languages() -> frozenset[str]:
+    """The codes that the detector can give, and those without their region: zh-cn, zh."""
+    languages("")  # loads the profiles
+    from langdetect import detector_factory
+
+    codes = detector_factory._factory.get_lang_list()
+    return frozenset(part for code in codes for part in (code, code.split("-")[0]))
+
+
+def unseeded() -> str:
+    """Why the detector cannot be used: its answer on a short text changes. Empty when it holds."""
+    answers = {tuple(languages("no te la dico")) for _ in range(8)}
+    if len(answers) > 1:
+        return f"langdetect ignores its seed: one text gave {len(answers)} answers"
+    return ""
+
+
+def validate_response_language(text: str, language: Any) -> bool:
+    """The likeliest language is the one asked for; text without letters is of no language."""
+    wanted = _phrase(language, "language").strip().lower()
+    if wanted not in known_languages():
+        raise RowFault(f"argument language must be one of {sorted(known_languages())}: {wanted!r}")
+    found = languages(text)
+    code = found[0].split(":")[0] if found else ""
+    return wanted in (code, code.split("-")[0])
 
 
 def verify_paragraph_count(text: str, N: Any) -> bool:
@@ -128,7 +160,7 @@ def validate_placeholders(text: str, N: Any) -> bool:
 
 def verify_bullet_points(text: str, N: Any) -> bool:
     """Exactly N lines that start with a markdown bullet; a divider or bold text is none."""
-    return len(re.findall(r"^[ \t]*[*-][ \t]+(?![*\- \t]*$)", text, re.MULTILINE)) == _number(N)
+    return len(re.findall(r"^[ \t]*+[*-][ \t]++(?![*\- \t]*+$)", text, re.MULTILINE)) == _number(N)
 
 
 def validate_title(text: str) -> bool:

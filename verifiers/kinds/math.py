@@ -147,7 +147,7 @@ KIND = Kind(
     binary=True,
     judge=_judge,
     quick=_quick,
-    time_limit=8.0,
+    time_limit=5.0,
     reports_phase=True,
     settings={
         "max_boxed": MAX_BOXED,
