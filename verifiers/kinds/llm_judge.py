@@ -55,7 +55,7 @@ class Question:
 
     def messages(self) -> list[dict[str, str]]:
         """The chat: the fixed system prompt and the tagged blocks."""
-        tag, blocks = self.tag, self.blocks
+        tag = self.tag
         parts = [
             f"<<<{name} {tag}>>>\n{text}\n<<<END {name} {tag}>>>" for name, text in self.blocks
         ]

@@ -1,0 +1,266 @@
+"""What runs in an environment's own virtual environment: `load_environment`, then episodes.
+
+A script; it imports the PyPI library `verifiers` and nothing of ours. One process loads the
+environment once and forks for each episode, so that an episode leaves nothing behind and can be
+killed alone. The model's turn of the library's own rollout is a message to the outside: no
+endpoint, no network. Frames on a socket: 4 bytes of length, then JSON.
+"""
+
+import asyncio
+import builtins
+import functools
+import importlib
+import inspect
+import json
+import os
+import signal
+import socket
+import struct
+import time
+from collections.abc import Callable
+from typing import Any
+
+HEADER = struct.Struct(">I")
+REASON_LIMIT = 2000
+EPISODE_LIMITS = "episode_limits"
+"""Key of the load request with the resource limits of one episode."""
+
+confine: Callable[[dict[str, int]], None]
+"""Put here by the sandbox: lower the limits and take away the right to start processes."""
+control: int
+"""Put here by the sandbox: the descriptor of the socket to the outside."""
+
+
+class Line:
+    """Frames to and from the outside."""
+
+    def __init__(self, sock: socket.socket):
+        self.sock = sock
+
+    def send(self, message: dict[str, Any]) -> None:
+        """Write one frame; a value that is no JSON is an error of the environment."""
+        body = json.dumps(message, allow_nan=True).encode("ascii")
+        self.sock.sendall(HEADER.pack(len(body)) + body)
+
+    def receive(self) -> tuple[dict[str, Any], list[int]]:
+        """The next frame and the descriptors that came with it; EOFError when there is none."""
+        header, fds, _, _ = socket.recv_fds(self.sock, HEADER.size, 1)
+        while header and len(header) < HEADER.size:
+            header += self.sock.recv(HEADER.size - len(header))
+        if not header:
+            raise EOFError
+        (length,) = HEADER.unpack(header)
+        body = bytearray()
+        while len(body) < length:
+            chunk = self.sock.recv(min(length - len(body), 1 << 20))
+            if not chunk:
+                raise EOFError
+            body += chunk
+        return json.loads(bytes(body)), fds
+
+
+def reason(error: BaseException) -> str:
+    """An exception with its causes, in one line."""
+    parts: list[str] = []
+    seen: BaseException | None = error
+    while seen is not None and len(parts) < 5:
+        parts.append(f"{type(seen).__name__}: {seen}")
+        seen = seen.__cause__
+    return " <- ".join(parts)[:REASON_LIMIT]
+
+
+def plain(value: Any) -> Any:
+    """Messages and tools of the library as JSON objects, without empty fields."""
+    if hasattr(value, "model_dump"):
+        value = value.model_dump()
+    if isinstance(value, dict):
+        return {str(key): plain(item) for key, item in value.items() if item is not None}
+    if isinstance(value, (list, tuple)):
+        return [plain(item) for item in value]
+    return value
+
+
+# Loading.
+
+
+def load(request: dict[str, Any]) -> Any:
+    """The environment, by the rule of the library: the last part of the id names the module."""
+    name = request["environment"].split("/")[-1].split("@")[0].replace("-", "_")
+    environment = importlib.import_module(name).load_environment(**request["args"])
+    if hasattr(environment, "timeout_seconds"):
+        environment.timeout_seconds = None  # the clock of a run is ours, and so are its limits
+    return environment
+
+
+def describe(environment: Any) -> dict[str, Any]:
+    """What the outside may know of an environment."""
+    from verifiers.envs.singleturn_env import SingleTurnEnv
+
+    return {
+        "rows": len(environment.get_dataset()),
+        "single_turn": isinstance(environment, SingleTurnEnv),
+        "compares_groups": bool(getattr(environment, "requires_group_rollouts", False)),
+    }
+
+
+def rows(environment: Any, start: int, count: int) -> list[Any]:
+    """Rows of the dataset: prompt, answer, info and whatever else the environment put there."""
+    dataset = environment.get_dataset()
+    return [plain(dataset[i]) for i in range(start, min(start + count, len(dataset)))]
+
+
+# One episode.
+
+
+def relay(line: Line, think: bool) -> Any:
+    """A client of the library whose model sits at the other end of the line."""
+    from verifiers.clients import Client
+    from verifiers.types import Response, ResponseMessage
+
+    shown = 0
+
+    async def get_response(
+        self: Any, prompt: Any, model: str, sampling_args: Any, tools: Any = None, **_: Any
+    ) -> Any:
+        nonlocal shown
+        messages = plain(list(prompt))
+        line.send(
+            {"turn": {"messages": messages[shown:], "of": len(messages), "tools": plain(tools)}}
+        )
+        message = line.receive()[0]["message"]
+        shown = len(messages) + 1
+        content = message.get("content") or ""
+        made = ResponseMessage(
+            role="assistant",
+            content=f"<think>\n</think>\n{content}" if think else content,
+            tool_calls=message.get("tool_calls") or None,
+            finish_reason="tool_calls" if message.get("tool_calls") else "stop",
+            is_truncated=False,
+        )
+        return Response(id=f"turn-{shown}", created=int(time.time()), model=model, message=made)
+
+    def unused(self: Any, *_: Any, **__: Any) -> Any:
+        raise RuntimeError("an environment here has no endpoint of a model")
+
+    methods = dict.fromkeys(Client.__abstractmethods__, unused)
+    return type("Relay", (Client,), {**methods, "get_response": get_response})(None)
+
+
+def watch_reward_functions() -> list[str]:
+    """The library turns an exception of a reward function into a reward of 0; note it instead."""
+    from verifiers.rubrics.rubric import Rubric
+
+    errors: list[str] = []
+    call = Rubric._call_individual_reward_func
+
+    async def noted(self: Any, func: Any, state: Any) -> Any:
+        @functools.wraps(func)
+        async def watched(*args: Any, **kwargs: Any) -> Any:
+            try:
+                value = func(*args, **kwargs)
+                return await value if inspect.isawaitable(value) else value
+            except Exception as error:
+                errors.append(f"{getattr(func, '__name__', func)}: {reason(error)}")
+                raise
+
+        return await call(self, watched, state)
+
+    Rubric._call_individual_reward_func = noted
+    return errors
+
+
+async def play(environment: Any, line: Line) -> None:
+    """The rollout of one row, then its score."""
+    from verifiers import ThinkParser
+    from verifiers.errors import ToolParseError
+
+    errors = watch_reward_functions()
+    row = line.receive()[0]["row"]
+    client = relay(line, isinstance(environment.parser, ThinkParser))
+    state = await environment.rollout(row, client, "model", {})
+    error = state.get("error")
+    if error is not None and not isinstance(error, ToolParseError):  # that one is the model's
+        raise error
+    line.send({"end": {"stop": state.get("stop_condition"), "turns": len(state["trajectory"])}})
+    line.receive()
+    await environment.rubric.score_rollout(state)
+    if errors:
+        raise RuntimeError(f"a reward function failed: {errors[0]}")
+    metrics = {str(key): float(value) for key, value in (state["metrics"] or {}).items()}
+    line.send({"score": {"reward": float(state["reward"]), "metrics": metrics}})
+
+
+def episode(environment: Any, line: Line, limits: dict[str, int]) -> None:
+    """The life of a forked process."""
+    try:
+        confine(limits)  # noqa: F821
+        asyncio.run(play(environment, line))
+    except EOFError:
+        pass  # the outside lost interest
+    except BaseException as error:
+        line.send({"error": reason(error)})
+
+
+# The server.
+
+
+def answer(request: dict[str, Any], environment: Any) -> dict[str, Any]:
+    """The reply to a request about the dataset."""
+    try:
+        return {"rows": rows(environment, request["start"], request["count"])}
+    except Exception as error:
+        return {"error": reason(error)}
+
+
+def serve(line: Line) -> None:
+    """Load, then answer and fork until the outside is gone."""
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel reaps
+    request, _ = line.receive()
+    try:
+        environment = load(request)
+        line.send({"loaded": describe(environment)})
+    except BaseException as error:
+        line.send({"error": reason(error)})
+        return
+    children: dict[int, int] = {}
+    while True:
+        message, fds = line.receive()
+        if "rows" in message:
+            line.send(answer(message["rows"], environment))
+        elif "kill" in message:
+            pid = children.pop(message["kill"], 0)
+            if pid:
+                try:
+                    os.kill(pid, signal.SIGKILL)
+                except ProcessLookupError:
+                    pass
+            line.send({"killed": message["kill"]})
+        elif "episode" in message and fds:
+            pid = os.fork()
+            if pid == 0:
+                line.sock.close()
+                signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+                episode(environment, Line(socket.socket(fileno=fds[0])), request[EPISODE_LIMITS])
+                os._exit(0)
+            children[message["episode"]] = pid
+            os.close(fds[0])
+
+
+def main() -> None:
+    """Keep the environment's prints off every stream that anybody reads, and serve."""
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    for fd in (0, 1):
+        os.dup2(nowhere, fd)
+    builtins.input = lambda prompt="": ""
+    os.environ.update(
+        HF_HUB_OFFLINE="1", HF_DATASETS_OFFLINE="1", HF_HOME="/tmp/hf", DO_NOT_TRACK="1"
+    )
+    try:
+        serve(Line(socket.socket(fileno=control)))  # noqa: F821
+    except EOFError:
+        pass
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()
