@@ -22,6 +22,7 @@ from flows.console import (
     err,
     out,
 )
+from flows.pool_cli import pool
 from flows.proof_cli import proof
 from flows.validator_cli import validator
 
@@ -31,6 +32,7 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
+app.add_typer(pool)
 app.add_typer(proof)
 app.add_typer(validator)
 
