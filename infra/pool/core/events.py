@@ -41,14 +41,14 @@ class Beat:
     group_id: str = ""
     version: int = -1
     """Version of the group that the node is ready for; -1: not ready."""
-    standing_by: bool = False
-    """An idle node has loaded what it was asked to."""
     shard_id: str = ""
     progress: float = 0.0
     models: frozenset[str] | None = None
     rtt_ms: tuple[tuple[str, float], ...] = ()
     lost_peers: tuple[str, ...] = ()
     """Members of its group whose link is dead."""
+    standing_by: bool = False
+    """An idle node has loaded what it was asked to."""
 
 
 @dataclass(frozen=True, slots=True)

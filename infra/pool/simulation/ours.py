@@ -95,10 +95,10 @@ class Ours:
                 report.node_id,
                 report.group_id,
                 version,
-                report.standing_by,
                 report.shard_id,
                 report.progress,
                 lost_peers=report.lost_peers,
+                standing_by=report.standing_by,
             ),
             now,
         )
