@@ -45,12 +45,13 @@ class Limits:
     threads: int = THREADS
     output_bytes: int = OUTPUT_BYTES
 
-    def rlimits(self, processes_beside: int) -> dict[str, int]:
-        """Kernel limits of the program's process, by name."""
-        return {
+    def rlimits(self, processes_beside: int | None) -> dict[str, int]:
+        """Kernel limits of the program's process, by name. `processes_beside` are others of its
+        user id; None where it is shared with who knows what: then threads have no limit.
+        """
+        limits = {
             "RLIMIT_AS": self.memory_bytes,
             "RLIMIT_CPU": self.cpu_seconds,
-            "RLIMIT_NPROC": processes_beside + 1 + self.threads,
             "RLIMIT_FSIZE": profile.SCRATCH_BYTES,
             "RLIMIT_NOFILE": 64,
             "RLIMIT_CORE": 0,
@@ -58,6 +59,9 @@ class Limits:
             "RLIMIT_MSGQUEUE": 0,
             "RLIMIT_SIGPENDING": 64,
         }
+        if processes_beside is not None:
+            limits["RLIMIT_NPROC"] = processes_beside + 1 + self.threads
+        return limits
 
 
 @dataclass(frozen=True)
@@ -107,8 +111,11 @@ class Cage:
         start = Start(profile.package_mounts(kind), preload=kind.preload)
         self._tree = Tree(start, in_bubblewrap=in_bubblewrap)
         self._control, self._buffer = self._tree.control, b""
-        # Processes of the program's user id: the fork server; in a user namespace bwrap's too.
-        self._beside = 1 if self._tree.slot or not in_bubblewrap else 2
+        self._beside: int | None = None
+        if self._tree.slot is not None:
+            self._beside = 1  # the fork server
+        elif in_bubblewrap:
+            self._beside = 2  # and bubblewrap's init, counted within the user namespace
         self._scratch = -1
         try:
             if not self._receive(time.monotonic() + _START_SECONDS).get("ready"):

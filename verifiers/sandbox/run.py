@@ -195,8 +195,7 @@ def availability() -> tuple[bool, str]:
         return False, f"{problem}; nor does the weak sandbox work: {other}"
     logger.warning(
         "UNTRUSTED PROGRAMS RUN IN A WEAK SANDBOX, without namespaces (%s), because %s=1 is set: "
-        "no limit on disk in total, threads counted with all others of their user, the "
-        "machine's paths and process numbers in view",
+        "no limit on disk in total, and without root none on threads and no user of its own",
         problem,
         weak.VARIABLE,
     )

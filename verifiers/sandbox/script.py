@@ -48,7 +48,7 @@ def start_script(
         mounts=tuple((str(path), str(path)) for path in visible),
         python=str(python),
         script=(str(script.absolute()), *args),
-        limits=limits.rlimits(1),
+        limits=limits.rlimits(1 if os.geteuid() == 0 or run.in_bubblewrap() else None),
         forks=forks,
     )
     return Tree(start, in_bubblewrap=run.in_bubblewrap())

@@ -1,8 +1,8 @@
 """The sandbox of machines without namespaces: Landlock, system call filter, resource limits.
 
 Weaker than bubblewrap: the scratch directory lies on the machine's disk and has no limit in
-total; the machine's processes can be seen by number; without root all programs share the
-worker's user id, and with it the limit on threads. It is used only where the owner of the
+total; without root all programs share the worker's user id and threads have no limit but
+memory. It is used only where the owner of the
 machine sets the environment variable `TRACEMILL_ALLOW_WEAK_SANDBOX` to 1 for the worker.
 """
 

@@ -9,6 +9,7 @@ from typing import Any
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_SECCOMP, PR_SET_NO_NEW_PRIVS = 1, 4, 22, 38
 SECCOMP_MODE_FILTER = 2
 SYS_LANDLOCK_CREATE, SYS_LANDLOCK_ADD, SYS_LANDLOCK_RESTRICT = 444, 445, 446
+SYS_CLOSE_RANGE = 436
 LANDLOCK_VERSION_FLAG, LANDLOCK_PATH_BENEATH = 1, 1
 LANDLOCK_RIGHTS = {1: (1 << 13) - 1, 2: (1 << 14) - 1, 3: (1 << 15) - 1}
 """Rights on files that each version of Landlock knows; later ones are not about files."""
@@ -49,6 +50,14 @@ def syscall(number: int, *args: Any) -> int:
     if result < 0:
         raise OSError(ctypes.get_errno(), f"syscall {number}")
     return result
+
+
+def close_from(first: int) -> None:
+    """Close all descriptors from that one on; Python's own way may try each of thousands."""
+    try:
+        syscall(SYS_CLOSE_RANGE, first, ctypes.c_uint(2**32 - 1), 0)
+    except OSError:
+        os.closerange(first, 65536)
 
 
 def become(uid: int) -> None:

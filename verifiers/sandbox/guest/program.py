@@ -13,7 +13,7 @@ import traceback
 import types
 from typing import Any
 
-from .confine import limit_resources, load_filter
+from .confine import close_from, limit_resources, load_filter
 
 Job = dict[str, Any]
 
@@ -168,7 +168,7 @@ def child(fds: list[int], settings: Any) -> None:
         keep = -1
         if job["mode"] != "program":
             keep = os.dup2(result, 3, inheritable=False)
-        os.closerange(4 if keep == 3 else 3, 65536)
+        close_from(4 if keep == 3 else 3)
         os.chdir(settings.scratch)
         sys.argv = ["main.py"]
         fresh_streams()
