@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from operator import index
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -31,7 +32,7 @@ class ProofPoly:
     modulus: int
 
     def __post_init__(self) -> None:
-        self.coeffs = [index(c) for c in self.coeffs]
+        self.coeffs = list(map(index, self.coeffs))
         self.modulus = index(self.modulus)
         for value in (min(self.coeffs, default=0), max(self.coeffs, default=0), self.modulus):
             if not 0 <= value <= _LARGEST_WORD:
@@ -112,14 +113,7 @@ class ProofPoly:
     @classmethod
     def from_bytes(cls, data: bytes) -> "ProofPoly":
         """Parse one proof; an odd or too small number of bytes is refused."""
-        if not isinstance(data, bytes | bytearray | memoryview):
-            raise MalformedProof(f"a proof is bytes, got {type(data).__name__}")
-        if len(data) < WORD or len(data) % WORD:
-            raise MalformedProof(
-                f"a proof has 2 + 2 * topk bytes, got {len(data)}; split a concatenation into its "
-                "proofs first"
-            )
-        words = np.frombuffer(data, dtype=">u2").tolist()
+        words = proof_words(data).tolist()
         return cls(words[1:], words[0])
 
     @classmethod
@@ -134,6 +128,18 @@ class ProofPoly:
         if base64.b64encode(data).decode("ascii") != text:
             raise MalformedProof(f"not the canonical base64 of its bytes: {text[:40]!r}")
         return cls.from_bytes(data)
+
+
+def proof_words(data: bytes) -> npt.NDArray[np.uint16]:
+    """Modulus and coefficients of one proof's bytes, not judged; MalformedProof for no proof."""
+    if not isinstance(data, bytes | bytearray | memoryview):
+        raise MalformedProof(f"a proof is bytes, got {type(data).__name__}")
+    if len(data) < WORD or len(data) % WORD:
+        raise MalformedProof(
+            f"a proof has 2 + 2 * topk bytes, got {len(data)}; split a concatenation into its "
+            "proofs first"
+        )
+    return np.frombuffer(data, dtype=">u2")
 
 
 def bit_patterns(values: Tensor) -> Tensor:

@@ -19,8 +19,8 @@ from torch import Tensor
 
 from toploc.build import Activations, largest, segments
 from toploc.errors import MalformedProof, ProofCountMismatch
-from toploc.field import Floats, Ints, evaluate
-from toploc.proof import ProofPoly
+from toploc.field import Floats, Ints, P, evaluate
+from toploc.proof import ProofPoly, proof_words
 
 NO_MATCH = 2.0**64
 """Mean and median where no exponent matches."""
@@ -107,23 +107,11 @@ def verify_proofs(
     skip_prefill: bool = False,
 ) -> list[VerificationResult]:
     """Figures per chunk; raises for proofs that are not one usable proof per chunk."""
-    parts = segments(activations, decode_batching_size, skip_prefill)
-    chunks = sum(len(part) for part in parts)
-    if len(proofs) != chunks or chunks == 0:
-        raise ProofCountMismatch(
-            f"{len(proofs)} proofs for {chunks} chunks of activations; exactly one per chunk, and "
-            "at least one, can be verified"
-        )
-    for number, proof in enumerate(proofs):
-        if faults := proof.faults():
-            raise MalformedProof(f"proof {number} is unusable: {'; '.join(faults)}")
-    coefficients = np.zeros((chunks, max(len(p) for p in proofs)), dtype=np.int64)
-    for row, proof in zip(coefficients, proofs, strict=True):
-        row[: len(proof)] = proof.coeffs
-    moduli = np.array([p.modulus for p in proofs], dtype=np.int64)
-    return compare(parts, coefficients, moduli, topk).results()
+    forms = [proof.to_bytes() for proof in proofs]
+    return verify_proofs_bytes(activations, forms, decode_batching_size, topk, skip_prefill)
 
 
+@torch.no_grad()
 def verify_proofs_bytes(
     activations: Activations,
     proofs: Sequence[bytes],
@@ -132,8 +120,23 @@ def verify_proofs_bytes(
     skip_prefill: bool = False,
 ) -> list[VerificationResult]:
     """As `verify_proofs`, from bytes."""
-    parsed = [ProofPoly.from_bytes(proof) for proof in proofs]
-    return verify_proofs(activations, parsed, decode_batching_size, topk, skip_prefill)
+    parts = segments(activations, decode_batching_size, skip_prefill)
+    chunks = sum(len(part) for part in parts)
+    if len(proofs) != chunks or chunks == 0:
+        raise ProofCountMismatch(
+            f"{len(proofs)} proofs for {chunks} chunks of activations; exactly one per chunk, and "
+            "at least one, can be verified"
+        )
+    words = [proof_words(proof) for proof in proofs]
+    for number, own in enumerate(words):
+        if not 1 <= own[0] <= P or not 1 < len(own) <= 1 + P or own[1:].max() >= P:
+            faults = "; ".join(ProofPoly(own[1:].tolist(), int(own[0])).faults())
+            raise MalformedProof(f"proof {number} is unusable: {faults}")
+    coefficients = np.zeros((chunks, max(map(len, words)) - 1), dtype=np.int64)
+    for row, own in zip(coefficients, words, strict=True):
+        row[: len(own) - 1] = own[1:]
+    moduli = np.array([own[0] for own in words], dtype=np.int64)
+    return compare(parts, coefficients, moduli, topk).results()
 
 
 def verify_proofs_base64(

@@ -66,8 +66,8 @@ class ToplocPeer:
     ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         if self._process is None:
             self._process = subprocess.Popen(
-                # -P: this folder's names must not hide the package.
-                [str(self._python), "-P", str(_PROGRAM), str(self._threads)],
+                # -I: neither this folder nor PYTHONPATH may put our package in its place.
+                [str(self._python), "-I", str(_PROGRAM), str(self._threads)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,

@@ -38,9 +38,11 @@ def peer():
 
 def draw(random: np.random.Generator, number: int) -> tuple[Tensor, int, int]:
     """Activations, topk and rows per proof; every other tensor has no ties among its largest."""
-    hidden = int(2 ** random.uniform(6, 13))
-    rows = int(random.integers(1, 33))
-    k = int(random.integers(1, min(256, rows * hidden) + 1))
+    if number % 8:
+        hidden, rows = int(2 ** random.uniform(6, 13)), int(random.integers(1, 33))
+        k = int(random.integers(1, min(256, rows * hidden) + 1))
+    else:  # so many indices beyond the prime that some clash modulo it
+        hidden, rows, k = int(random.integers(6000, 8193)), 32, 256
     values = random.standard_normal((rows, hidden))
     if number % 3 == 0:
         values *= random.random(hidden) ** 6 * 30 + 0.3
@@ -113,12 +115,6 @@ def test_a_thousand_random_tensors(peer):
         proofs, _ = peer.build(activations, batching, k, skip_prefill)
         ours = build_proofs_bytes(activations, batching, k, skip_prefill)
         chunks = batch_activations(activations, batching, skip_prefill)
-        short = [len(chunk) < k for chunk in chunks]
-        if any(short):
-            # Neither can prove a chunk shorter than k: null proofs for all.
-            assert ours == proofs and {int.from_bytes(p[:2]) for p in ours} == {0}
-            seen["unprovable"] += 1
-            continue
         assert len(ours) == len(proofs) == len(chunks)
         for chunk, mine, theirs in zip(chunks, ours, proofs, strict=True):
             seen["modulus_below_the_prime"] += int.from_bytes(theirs[:2]) < 65497

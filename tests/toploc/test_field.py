@@ -7,12 +7,13 @@ from toploc.errors import NoInjectiveModulus
 from toploc.field import P, evaluate, injective_moduli, interpolate
 
 
-@pytest.mark.parametrize("k", [1, 2, 3, 16, 17, 128, 256])
+@pytest.mark.parametrize("k", [1, 2, 3, 16, 17, 63, 128, 256, 1000, 4096, 5000])
 def test_interpolation_goes_through_the_points(k):
     random = np.random.default_rng(k)
     x = np.stack([random.permutation(P)[:k] for _ in range(5)])
     y = random.integers(0, P, (5, k))
     y[0] = P - 1
+    x[1], y[1] = np.arange(P - k, P), P - 1
     coefficients = interpolate(x, y)
     assert coefficients.shape == (5, k)
     assert coefficients.min() >= 0 and coefficients.max() < P
