@@ -18,7 +18,8 @@ import psutil
 from verifiers import wire
 from verifiers.errors import WorkerLost
 
-_START_TIMEOUT = 120.0
+_START_TIMEOUT = 600.0
+"""A template that dies is noticed at once; this is for one that hangs, not for a busy machine."""
 _ENVIRONMENT = {
     "PYTHONHASHSEED": "0",  # some scorers iterate over sets
     "OMP_NUM_THREADS": "1",
