@@ -37,7 +37,7 @@ def _encode(value: Value) -> bytes:
         case int():
             return b"i" + value.to_bytes(8, "big", signed=True)
         case str():
-            text = value.encode("utf-8")
+            text = value.encode("utf-8", "surrogatepass")
             return b"s" + len(text).to_bytes(8, "big") + text
         case bytes():
             return b"b" + len(value).to_bytes(8, "big") + value

@@ -20,6 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from tests.bench.toploc_fuzz_signed import signed
 from toploc import (
     ProofPoly,
     build_proofs,
@@ -258,7 +259,7 @@ def built(random: Random, proofs: list[bytes], base: Base) -> None:
         pass
 
 
-TARGETS = (judged, judged, judged, verified, read, built)
+TARGETS = (judged, judged, judged, verified, read, built, signed)
 
 
 def fuzz(seconds: float, seed: int = 0) -> Counter[str]:
