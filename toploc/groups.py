@@ -34,7 +34,9 @@ from toploc.transcript import Transcript, digest
 
 Role = Literal["dispatch", "receipt"]
 
-_FILE_NAME = re.compile(r"(.*)-([0-9a-fA-F]+)-([0-9]{1,9})-([0-9]{1,9})-([0-9]{1,9})(\.[^./]+)")
+_FILE_NAME = re.compile(
+    r"(.*)-([0-9a-fA-F]+)-([0-9]{1,9})-([0-9]{1,9})-([0-9]{1,9})(\.[0-9A-Za-z_]+)"
+)
 _DIGEST_BYTES = 32
 
 

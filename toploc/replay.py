@@ -15,7 +15,8 @@ The last stage sends tokens, which are X: they "are R" if they can have been sam
 
 Invariants: a stage is named only for what it signed itself, or for an input that it does not hand
 out; an honest `StageSigner` within the tolerances is never named, whatever the others do, alone or
-together. A stage whose successor withholds what came is judged by its proofs alone.
+together. A stage whose successor withholds what came, or claims that something else came, is judged
+by its proofs alone.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -247,9 +248,10 @@ class _Court:
         if stage == self._size - 1:
             against = list(self._judge_tokens(self._last_rows(again)))
             return self._decide(stage, not against, proof, False, "; ".join(against))
-        sent = self._input(stage + 1)
+        # What the next stage hands out is this one's only if this one signed the same digest.
+        agreed = self._records[stage + 1].input_digest == self._records[stage].output_digest
+        sent = self._input(stage + 1) if agreed else None
         if sent is None:
-            # The next stage withholds what came, so nothing but the proofs speaks for this one.
             return self._decide(stage, True, proof, False, "")
         apart = _apart(again, sent)
         made_of_it = sent.shape == again.shape and bool(
