@@ -8,6 +8,7 @@ whether the numbers make sense is for `ProofPoly.faults`, which every verifier a
 
 import base64
 import binascii
+import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 from operator import index
@@ -104,7 +105,7 @@ class ProofPoly:
 
     def to_bytes(self) -> bytes:
         """2 + 2 * len(self) bytes."""
-        return np.array([self.modulus, *self.coeffs], dtype=">u2").tobytes()
+        return struct.pack(f">{1 + len(self)}H", self.modulus, *self.coeffs)
 
     def to_base64(self) -> str:
         """Standard base64, padded."""

@@ -22,9 +22,8 @@ class PeerDied(RuntimeError):
 class ToplocPeer:
     """Builds and verifies proofs with the PyPI package. Raises PeerUnavailable when made."""
 
-    def __init__(self, threads: int = 1) -> None:
+    def __init__(self) -> None:
         self._python = peer_python("toploc")
-        self._threads = threads
         self._process: subprocess.Popen[bytes] | None = None
 
     def names(self) -> dict[str, list[str]]:
@@ -39,7 +38,7 @@ class ToplocPeer:
         topk: int,
         skip_prefill: bool = True,
     ) -> tuple[list[bytes], float]:
-        """Proofs of activations [rows, hidden], and the seconds; None: of those sent last."""
+        """Proofs of activations [rows, hidden], or of those sent last, and processor seconds."""
         settings = {"ask": "build", "batching": batching, "topk": topk} | {
             "skip_prefill": skip_prefill
         }
@@ -49,7 +48,7 @@ class ToplocPeer:
     def verify(
         self, activations: Tensor | None, proofs: list[bytes], batching: int, topk: int
     ) -> tuple[list[list[float]], float]:
-        """Figures of each chunk (mismatches, mean, median), and the seconds."""
+        """Figures of each chunk (mismatches, mean, median), and processor seconds."""
         rows = np.frombuffer(b"".join(proofs), np.uint8).reshape(len(proofs), -1)
         settings = {"ask": "verify", "batching": batching, "topk": topk}
         reply, arrays = self._ask(settings, activations, proofs=rows)
@@ -67,11 +66,11 @@ class ToplocPeer:
         if self._process is None:
             self._process = subprocess.Popen(
                 # -I: neither this folder nor PYTHONPATH may put our package in its place.
-                [str(self._python), "-I", str(_PROGRAM), str(self._threads)],
+                [str(self._python), "-I", str(_PROGRAM)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
-                env=os.environ | {"OMP_NUM_THREADS": str(self._threads)},
+                env=os.environ | {"OMP_NUM_THREADS": "1"},
             )
         if activations is not None:
             arrays["activations"] = activations.view(torch.int16).numpy().view(np.uint16)
@@ -85,6 +84,5 @@ class ToplocPeer:
             reply = None
         if reply is None:
             self._process = None
-            process.stdin.close()
             raise PeerDied(f"the peer ended with {process.wait()} at {settings}")
         return reply

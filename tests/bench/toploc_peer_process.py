@@ -34,13 +34,13 @@ def read_message(stream: IO[bytes]) -> tuple[dict[str, Any], dict[str, np.ndarra
     return json.loads(str(arrays.pop("settings"))), arrays
 
 
-def serve(threads: int) -> None:
+def serve() -> None:
     import torch
 
     import toploc
 
     assert toploc.__file__ and toploc.__file__.startswith(sys.prefix), toploc.__file__
-    torch.set_num_threads(threads)
+    torch.set_num_threads(1)
     source, sink = sys.stdin.buffer, sys.stdout.buffer
     activations = torch.empty(0)
     while (message := read_message(source)) is not None:
@@ -74,4 +74,4 @@ def serve(threads: int) -> None:
 
 
 if __name__ == "__main__":
-    serve(int(sys.argv[1]))
+    serve()

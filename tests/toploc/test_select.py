@@ -4,7 +4,17 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from toploc import select
 from toploc.select import leading, top_k
+
+
+@pytest.fixture(params=["numpy", "torch"], autouse=True, scope="module")
+def way(request):
+    """Every test runs with the operations that other devices use as well."""
+    with pytest.MonkeyPatch.context() as patch:
+        if request.param == "torch":
+            patch.setattr(select, "_reaching_on_cpu", select._reaching)
+        yield
 
 
 def expected(keys: np.ndarray, k: int) -> list[list[int]]:
@@ -51,3 +61,11 @@ def test_channels_that_are_large_in_every_token():
     values[1] |= -(2**15)
     flat = values.reshape(2, -1)
     assert top_k(torch.from_numpy(flat), 128).tolist() == expected(flat & 0x7FFF, 128)
+
+
+@pytest.mark.parametrize("dtype", [torch.int16, torch.float32])
+def test_all_entries_equal(dtype):
+    values = torch.full((2, 3000), 7).to(dtype)
+    assert top_k(values, 5).tolist() == [[0, 1, 2, 3, 4]] * 2
+    columns, counts = leading(values, 5)
+    assert counts.tolist() == [3000, 3000] and columns[0].tolist() == list(range(3000))
