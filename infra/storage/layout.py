@@ -76,6 +76,14 @@ class RunLayout:
         """Rewards table of a shard."""
         return self._shard("rewards", slug, shard)
 
+    def audit(self, slug: str, shard: str) -> str:
+        """Whether a shard is audited, as it was decided (JSON, no extension)."""
+        return self._shard("audits", slug, shard)
+
+    def revoked(self, slug: str, shard: str, traces_sha256: str) -> str:
+        """Verdicts that revoke the traces that a shard once had."""
+        return self._shard("revoked", slug, f"{shard}-{traces_sha256[:16]}")
+
     @property
     def difficulty(self) -> str:
         """Difficulty table."""

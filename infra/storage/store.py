@@ -80,6 +80,14 @@ class Store:
             except FileNotFoundError:
                 return False
 
+    def size(self, path: str) -> int:
+        """Bytes of an object, without reading it; `NotFound` if it is not there."""
+        local = self.local_path(path)
+        with translated("looking for", self.uri(path)):
+            if local is not None:
+                return local.stat().st_size
+            return int(self._remote.info(self._full(path))["size"])
+
     def read_bytes(self, path: str) -> bytes:
         """The whole object; `NotFound` if it is not there."""
         local = self.local_path(path)
