@@ -1,0 +1,149 @@
+"""The validator's queue: one SQLite file, so that a restart and kill -9 lose nothing.
+
+Invariants: a name has one request and one result; the same request again changes nothing, unless
+the validator crashed on it; work that was running when the process died waits again, and counts as
+an attempt, so that a file that kills the validator is given up; one process holds the queue.
+"""
+
+import fcntl
+import json
+import sqlite3
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tasks.validate.errors import OtherRequest, QueueTaken
+
+MAX_ATTEMPTS = 3
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS work (
+    number INTEGER PRIMARY KEY AUTOINCREMENT,
+    name TEXT NOT NULL UNIQUE,
+    request TEXT NOT NULL,
+    state TEXT NOT NULL CHECK (state IN ('waiting', 'running', 'done')),
+    attempts INTEGER NOT NULL DEFAULT 0,
+    not_before REAL NOT NULL DEFAULT 0,
+    result TEXT NOT NULL DEFAULT '{}'
+)
+"""
+
+
+@dataclass(frozen=True)
+class Work:
+    """One request and what is known of it."""
+
+    name: str
+    """`file:` or `group:` and the name of the upload."""
+    request: dict[str, Any]
+    state: str
+    attempts: int
+    result: dict[str, Any]
+
+
+class WorkQueue:
+    """Requests in the order in which they came; thread-safe."""
+
+    def __init__(self, path: Path):
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._lock_file = path.with_suffix(".lock").open("w")
+        try:
+            fcntl.flock(self._lock_file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise QueueTaken(path) from error
+        self._changed = threading.Condition()
+        self._db = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
+        self._db.execute("PRAGMA journal_mode = WAL")
+        self._db.execute("PRAGMA synchronous = FULL")
+        self._db.execute(_SCHEMA)
+        self._db.execute("UPDATE work SET state = 'waiting' WHERE state = 'running'")
+
+    def trigger(self, name: str, request: dict[str, Any]) -> None:
+        """Queue a request. OtherRequest where the name has had another one."""
+        with self._changed:
+            known = self.find(name)
+            if known is None:
+                self._db.execute(
+                    "INSERT INTO work (name, request, state) VALUES (?, ?, 'waiting')",
+                    (name, json.dumps(request)),
+                )
+            elif known.request != request:
+                raise OtherRequest(name, known.request)
+            elif known.state == "done" and known.result.get("status") == "crashed":
+                self._db.execute(
+                    "UPDATE work SET state = 'waiting', attempts = 0, not_before = 0 "
+                    "WHERE name = ?",
+                    (name,),
+                )
+            self._changed.notify()
+
+    def find(self, name: str) -> Work | None:
+        """What is known of a name."""
+        with self._changed:
+            row = self._db.execute(
+                "SELECT name, request, state, attempts, result FROM work WHERE name = ?", (name,)
+            ).fetchone()
+        return None if row is None else _work(row)
+
+    def take(self, wait_seconds: float) -> Work | None:
+        """The oldest request that may be worked on now, as running; None if none came in time."""
+        deadline = time.monotonic() + wait_seconds
+        with self._changed:
+            while (row := self._next()) is None:
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    return None
+                self._changed.wait(min(left, 1.0))
+            return _work(row)
+
+    def _next(self) -> Any:
+        # All rows are fetched: the change is committed only then.
+        rows = self._db.execute(
+            "UPDATE work SET state = 'running', attempts = attempts + 1 WHERE number = ("
+            "SELECT number FROM work WHERE state = 'waiting' AND not_before <= ? "
+            "ORDER BY number LIMIT 1) RETURNING name, request, state, attempts, result",
+            (time.time(),),
+        ).fetchall()
+        return rows[0] if rows else None
+
+    def finish(self, work: Work, result: dict[str, Any]) -> None:
+        """Note a result; a crash is tried again, `MAX_ATTEMPTS` times in all."""
+        again = result["status"] == "crashed" and work.attempts < MAX_ATTEMPTS
+        self._update(work, "waiting" if again else "done", work.attempts, 0.0, result)
+
+    def postpone(self, work: Work, until: float, result: dict[str, Any]) -> None:
+        """Wait for somebody else until a time (seconds since 1970); that is no attempt."""
+        self._update(work, "waiting", work.attempts - 1, until, result)
+
+    def _update(
+        self, work: Work, state: str, attempts: int, until: float, result: dict[str, Any]
+    ) -> None:
+        with self._changed:
+            self._db.execute(
+                "UPDATE work SET state = ?, attempts = ?, not_before = ?, result = ? "
+                "WHERE name = ?",
+                (state, attempts, until, json.dumps(result), work.name),
+            )
+            self._changed.notify()
+
+    def counts(self) -> dict[str, int]:
+        """Requests by state, and those done by status."""
+        with self._changed:
+            rows = self._db.execute(
+                "SELECT CASE state WHEN 'done' THEN json_extract(result, '$.status') "
+                "ELSE state END, count(*) FROM work GROUP BY 1"
+            ).fetchall()
+        return {str(name): int(count) for name, count in rows}
+
+    def close(self) -> None:
+        """Give the queue to another process."""
+        with self._changed:
+            self._db.close()
+            self._lock_file.close()
+
+
+def _work(row: Any) -> Work:
+    name, request, state, attempts, result = row
+    return Work(name, json.loads(request), state, attempts, json.loads(result))

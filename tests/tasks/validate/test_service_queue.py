@@ -1,0 +1,68 @@
+import time
+
+import pytest
+
+from tasks.validate.errors import OtherRequest, QueueTaken
+from tasks.validate.service_queue import MAX_ATTEMPTS, WorkQueue
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "state" / "queue.sqlite"
+
+
+def test_requests_are_taken_once_in_order_and_survive_a_restart(path):
+    queue = WorkQueue(path)
+    for name in ("a", "b", "c"):
+        queue.trigger(name, {"n": name})
+        queue.trigger(name, {"n": name})
+    assert [queue.take(0).name for _ in range(2)] == ["a", "b"]
+    queue.finish(queue.find("a"), {"status": "accept"})
+    queue.close()
+
+    again = WorkQueue(path)
+    assert again.find("a").result == {"status": "accept"}
+    # b was running when the process ended: it goes again, and that was an attempt.
+    assert [(work.name, work.attempts) for work in (again.take(0), again.take(0))] == [
+        ("b", 2),
+        ("c", 1),
+    ]
+    assert again.take(0.05) is None
+    assert again.counts() == {"accept": 1, "running": 2}
+
+
+def test_one_process_holds_a_queue(path):
+    queue = WorkQueue(path)
+    with pytest.raises(QueueTaken, match="in use"):
+        WorkQueue(path)
+    queue.close()
+    WorkQueue(path).close()
+
+
+def test_a_crash_is_tried_again_a_few_times_and_then_when_it_is_asked_for(path):
+    queue = WorkQueue(path)
+    queue.trigger("a", {})
+    for attempt in range(1, MAX_ATTEMPTS + 1):
+        work = queue.take(0)
+        assert work.attempts == attempt
+        queue.finish(work, {"status": "crashed"})
+    assert queue.take(0) is None and queue.find("a").state == "done"
+    queue.trigger("a", {})
+    assert queue.take(0).attempts == 1
+
+
+def test_other_values_under_a_known_name_are_refused_and_change_nothing(path):
+    queue = WorkQueue(path)
+    queue.trigger("a", {"sha": "1"})
+    with pytest.raises(OtherRequest, match="'sha': '1'"):
+        queue.trigger("a", {"sha": "2"})
+    assert queue.find("a").request == {"sha": "1"}
+
+
+def test_what_waits_for_somebody_comes_back_later_and_that_is_no_attempt(path):
+    queue = WorkQueue(path)
+    queue.trigger("a", {})
+    queue.postpone(queue.take(0), time.time() + 3600, {"challenge": []})
+    assert queue.take(0) is None and queue.find("a").result == {"challenge": []}
+    queue.postpone(queue.find("a"), time.time() - 1, {})
+    assert queue.take(0).name == "a"
