@@ -24,6 +24,8 @@ test-slow: install
 
 bench: install
 	$(BIN)/python -m tests.bench.orchestration
+	$(BIN)/python -m tests.bench.toploc_speed
+	$(BIN)/python -m tests.bench.verify_math
 
 lint: install
 	$(BIN)/ruff check .

@@ -69,7 +69,4 @@ class BrokenVerifier(VerifiersError):
     """A kind judges its own examples wrongly on this machine."""
 
     def __init__(self, problems: list[str]):
-        super().__init__(
-            f"refusing to score: {'; '.join(problems)}. Install the versions of "
-            "requirements/cpu.lock; `tracemill doctor` repeats the test"
-        )
+        super().__init__(f"refusing to score: {'; '.join(problems)}")

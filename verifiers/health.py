@@ -59,18 +59,27 @@ def fault(kind: Kind) -> str:
 
 
 def _first_problem(kind: Kind) -> str:
+    problem = _misjudged(kind)
+    if not problem:
+        return ""
+    return (
+        f"{kind.name} is broken here: {problem}; compare the installed libraries with "
+        "requirements/cpu.lock (`tracemill doctor` repeats the test)"
+    )
+
+
+def _misjudged(kind: Kind) -> str:
     try:
         problem = kind.unsound()
     except Exception as error:
         problem = f"{type(error).__name__}: {error}"
     if problem:
-        return f"{kind.name} is broken here: {problem}"
+        return problem
     for answer, info, expected in kind.self_tests:
         got = run_judge(kind, answer, info)
         if wrong(kind, got, expected):
             return (
-                f"{kind.name} is broken here: its example {answer[:60]!r} scored {got.score} "
-                f"({got.status}: {got.detail}), expected {expected}; compare the installed "
-                "libraries with requirements/ (`tracemill doctor` repeats the test)"
+                f"its example {answer[:60]!r} scored {got.score} ({got.status}: {got.detail}), "
+                f"expected {expected}"
             )
     return ""

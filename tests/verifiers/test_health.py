@@ -26,12 +26,14 @@ def fresh(monkeypatch) -> None:
     monkeypatch.setattr(health, "_faults", {})
 
 
+NO_VERDICT_OF_ITS_OWN = {"null_reward", "environment"}
+
+
 @pytest.mark.parametrize("constant", [judged(1), judged(0), unverifiable("never")], ids=str)
 @pytest.mark.parametrize("kind", registry.KINDS, ids=lambda kind: kind.name)
 def test_examples_tell_a_judge_from_a_constant(kind, constant, fresh) -> None:
-    constant_by_design = kind.name == "null_reward"
-    broken = replace(kind, judge=lambda answer, info: constant, missing=lambda: "")
-    if not constant_by_design:
+    if kind.name not in NO_VERDICT_OF_ITS_OWN:
+        broken = replace(kind, judge=lambda answer, info: constant, missing=lambda: "")
         assert f"{kind.name} is broken here" in health.fault(broken)
 
 
@@ -85,7 +87,7 @@ def python(code: str, *paths: object, **environment: str) -> subprocess.Complete
         env={**os.environ, "PYTHONPATH": path, **environment},
         capture_output=True,
         text=True,
-        timeout=200,
+        timeout=280,
     )
 
 
@@ -103,7 +105,8 @@ print([got.score, got.status, got.detail])
 verifiers.refuse_broken(["verifiable_math"])
 """
     done = python(code, tmp_path)
-    assert done.stdout.startswith("[None, 'verifier_error', 'math is broken here"), done
+    assert done.stdout.startswith("[None, 'verifier_error', "), done
+    assert "math is broken here" in done.stdout
     assert done.returncode == 1 and "BrokenVerifier: refusing to score" in done.stderr
 
 
