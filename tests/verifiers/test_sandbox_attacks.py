@@ -236,9 +236,9 @@ os.makedirs("/tmp/a/b")
 for name in ("/tmp/a/b/c", "/tmp/.hidden", "/tmp/json.py", "/tmp/two\\nlines", b"/tmp/\\xff\\xfe"):
     open(name, "w").write("left")
 os.symlink("/nowhere", "/tmp/l")
-os.chmod("/tmp/a", 0)
-os.chmod("/tmp/json.py", 0)
 os.umask(0o777)
+os.mkdir("/tmp/closed")
+open("/tmp/shut", "w").close()
 ctypes.CDLL(None).prctl(15, b"left", 0, 0, 0)
 print("planted")
 """

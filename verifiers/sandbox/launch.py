@@ -85,7 +85,7 @@ class Tree:
                 os.close(settings)
 
     def _settings(self, start: Start, uid: int, control: int) -> bytes:
-        guest_filter, program_filter = seccomp.programs()
+        guest_filter, program_filter = seccomp.programs(self._scratch is None)
         scratch = self._scratch
         packages = any(path.startswith(profile.PACKAGES) for _, path in start.mounts)
         where = str(scratch.packages) if scratch else profile.PACKAGES

@@ -31,6 +31,7 @@ ENVIRONMENT = {
     "OMP_NUM_THREADS": "1",
     "OPENBLAS_NUM_THREADS": "1",
     "MKL_NUM_THREADS": "1",
+    "PYDANTIC_DISABLE_PLUGINS": "__all__",  # it would look for them before the first model
 }
 Mounts = tuple[tuple[str, str], ...]
 """Pairs: a path of the machine, its path inside."""
@@ -65,7 +66,16 @@ PYDANTIC = Profile(
         "dns",
         "idna",
     ),
-    ("pydantic", "typing", "datetime", "decimal", "enum", "re", "uuid"),
+    # pydantic imports its parts when they are first used, which would be in each program.
+    tuple(
+        "pydantic typing datetime decimal enum re uuid zoneinfo pydantic.main pydantic.fields "
+        "pydantic.types pydantic.networks pydantic.root_model pydantic.type_adapter "
+        "pydantic.functional_validators pydantic.functional_serializers pydantic.json_schema "
+        "pydantic.deprecated.class_validators pydantic.plugin._schema_validator "
+        "pydantic.plugin._loader pydantic._internal._generate_schema "
+        "pydantic._internal._validators pydantic._internal._decorators_v1 "
+        "pydantic._internal._docs_extraction pydantic._internal._discriminated_union".split()
+    ),
 )
 
 
@@ -133,6 +143,8 @@ def bubblewrap(mounts: Mounts, uid: int) -> list[str]:
     if uid >= 0:
         rights = ["--cap-drop", "ALL", "--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID"]
     else:
+        if any(os.stat(f"/dev/{node}").st_uid == os.geteuid() for node in DEVICES):
+            raise SandboxUnavailable("the worker's user owns /dev/null; programs could change it")
         rights = ["--unshare-user", "--uid", "65534", "--gid", "65534", "--disable-userns"]
     args = [bwrap_path(), *rights, "--unshare-pid", "--unshare-net", "--unshare-ipc"]
     args += ["--unshare-uts", "--unshare-cgroup-try", "--hostname", "sandbox"]

@@ -28,9 +28,16 @@ logger = logging.getLogger(__name__)
 MAX_TESTS = 2000
 _TRIAL = """
 import colorsys, threading  # the first is a module that the fork server has not loaded
-threads = [threading.Thread(target=int) for _ in range(8)]
-[thread.start() for thread in threads], [thread.join() for thread in threads]
-print(6 * 7)
+go = threading.Event()
+threads = 0
+try:
+    while threads < 40:
+        threading.Thread(target=go.wait).start()
+        threads += 1
+except RuntimeError:
+    pass
+go.set()
+print(threads)
 """
 _idle: dict[str, list[Cage]] = {}
 _owner = os.getpid()
@@ -214,8 +221,12 @@ def _trial(in_bubblewrap: bool) -> str:
         ended = cage.run({"mode": "program", "source": _TRIAL}, b"", Limits())
     except (SandboxUnavailable, SandboxBroken) as error:
         return f"no sandbox on this machine: {error}"
-    if ended.stdout != b"42\n":
+    threads = int(ended.stdout) if ended.stdout.strip().isdigit() else 0
+    if not threads or (threads != Limits().threads and in_bubblewrap):
         cage.close()
-        return f"a trial program failed in the sandbox: {ended.stderr[-300:]!r}"
+        return (
+            f"a trial program failed in the sandbox: {threads} threads, {Limits().threads} are "
+            f"allowed; {ended.stderr[-300:]!r}"
+        )
     _put(cage)
     return ""

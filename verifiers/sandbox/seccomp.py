@@ -33,11 +33,10 @@ dup3 nanosleep clock_nanosleep clock_gettime clock_getres gettimeofday time time
 setitimer alarm pause getpid getppid gettid getuid geteuid getgid getegid getresuid getresgid
 getgroups getpgid getpgrp getsid uname fcntl fsync fdatasync truncate ftruncate fallocate
 fadvise64 getdents getdents64 getcwd chdir fchdir rename renameat renameat2 mkdir mkdirat rmdir
-link linkat unlink unlinkat symlink symlinkat readlink readlinkat chmod fchmod fchmodat fchmodat2
-umask getrlimit getrusage sysinfo futex set_robust_list
-get_robust_list set_tid_address rseq arch_prctl prctl sched_getaffinity sched_getparam
-sched_getscheduler sched_get_priority_max sched_get_priority_min getpriority exit exit_group
-wait4 waitid getrandom membarrier statfs fstatfs copy_file_range sendfile timerfd_create
+link linkat unlink unlinkat symlink symlinkat readlink readlinkat umask getrlimit
+getrusage sysinfo futex set_robust_list get_robust_list set_tid_address rseq arch_prctl prctl
+sched_getaffinity sched_getparam sched_getscheduler sched_get_priority_max sched_get_priority_min getpriority
+exit exit_group wait4 waitid getrandom membarrier statfs fstatfs copy_file_range sendfile timerfd_create
 timerfd_settime timerfd_gettime timer_create timer_settime timer_gettime timer_delete
 timer_getoverrun restart_syscall getcpu sendto recvfrom sendmsg recvmsg shutdown getsockopt
 setsockopt getsockname getpeername
@@ -45,6 +44,8 @@ setsockopt getsockname getpeername
 
 
 SERVER_ONLY = ("clone", "kill", "tgkill", "prlimit64", "pidfd_open")
+CHMOD = ("chmod", "fchmod", "fchmodat", "fchmodat2")
+"""Of no program: Landlock does not keep it from files of its own user, nor a mount from devices."""
 
 
 def missing() -> str:
@@ -58,8 +59,8 @@ def missing() -> str:
     return ""
 
 
-@lru_cache(maxsize=1)
-def programs() -> tuple[bytes, bytes]:
+@lru_cache(maxsize=2)
+def programs(in_bubblewrap: bool) -> tuple[bytes, bytes]:
     """BPF code of the two filters: of the whole guest, and on top of it of a program.
 
     The long list is loaded once, when the guest starts; what only the fork server may do
@@ -69,7 +70,7 @@ def programs() -> tuple[bytes, bytes]:
 
     guest = sc.SyscallFilter(defaction=sc.ERRNO(_EPERM))
     guest.set_attr(_CTL_OPTIMIZE, 2)
-    for name in (*ALLOWED, *SERVER_ONLY):
+    for name in (*ALLOWED, *SERVER_ONLY, *(CHMOD if in_bubblewrap else ())):
         if _known(sc, name):
             guest.add_rule(sc.ALLOW, name)
     guest.add_rule(sc.ERRNO(_ENOSYS), "clone3")  # glibc then falls back to clone
@@ -82,7 +83,9 @@ def programs() -> tuple[bytes, bytes]:
     for name in ("kill", "tgkill"):
         program.add_rule(sc.ERRNO(_EPERM), name, sc.Arg(0, sc.NE, OWN_PID))
     program.add_rule(sc.ERRNO(_EPERM), "prlimit64", sc.Arg(0, sc.NE, 0))
-    program.add_rule(sc.ERRNO(_EPERM), "pidfd_open")
+    for name in ("pidfd_open", *CHMOD):
+        if _known(sc, name):
+            program.add_rule(sc.ERRNO(_EPERM), name)
     for command in _FCNTL:
         program.add_rule(sc.ERRNO(_EPERM), "fcntl", sc.Arg(1, sc.EQ, command))
     for request in _IOCTL:
