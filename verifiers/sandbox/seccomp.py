@@ -31,12 +31,12 @@ sigaltstack ioctl access faccessat faccessat2 pipe pipe2 select pselect6 poll pp
 epoll_create1 epoll_ctl epoll_wait epoll_pwait epoll_pwait2 eventfd eventfd2 sched_yield dup dup2
 dup3 nanosleep clock_nanosleep clock_gettime clock_getres gettimeofday time times getitimer
 setitimer alarm pause getpid getppid gettid getuid geteuid getgid getegid getresuid getresgid
-getgroups getpgid getpgrp getsid uname fcntl fsync fdatasync truncate ftruncate fallocate
-fadvise64 getdents getdents64 getcwd chdir fchdir rename renameat renameat2 mkdir mkdirat rmdir
-link linkat unlink unlinkat symlink symlinkat readlink readlinkat umask getrlimit
-getrusage sysinfo futex set_robust_list get_robust_list set_tid_address rseq arch_prctl prctl
-sched_getaffinity sched_getparam sched_getscheduler sched_get_priority_max sched_get_priority_min getpriority
-exit exit_group wait4 waitid getrandom membarrier statfs fstatfs copy_file_range sendfile timerfd_create
+getgroups getpgid getpgrp getsid uname fcntl fsync fdatasync truncate ftruncate fallocate fadvise64
+getdents getdents64 getcwd chdir fchdir rename renameat renameat2 mkdir mkdirat rmdir link linkat
+unlink unlinkat symlink symlinkat readlink readlinkat umask getrlimit getrusage sysinfo futex
+set_robust_list get_robust_list set_tid_address rseq arch_prctl prctl sched_getaffinity
+sched_getparam sched_getscheduler sched_get_priority_max sched_get_priority_min getpriority exit
+exit_group wait4 waitid getrandom membarrier statfs fstatfs copy_file_range sendfile timerfd_create
 timerfd_settime timerfd_gettime timer_create timer_settime timer_gettime timer_delete
 timer_getoverrun restart_syscall getcpu sendto recvfrom sendmsg recvmsg shutdown getsockopt
 setsockopt getsockname getpeername
