@@ -21,6 +21,7 @@ from verifiers.kinds import (
     git_diff,
     ifeval,
     json_answer,
+    kernelbench,
     llm_judge,
     math,
     null_reward,
@@ -55,6 +56,7 @@ KINDS: tuple[Kind, ...] = (
     llm_judge.KIND,
     null_reward.KIND,
     environment.KIND,
+    kernelbench.KIND,
 )
 _BY_TYPE = {task_type: kind for kind in KINDS for task_type in kind.task_types}
 

@@ -8,7 +8,7 @@ is no score; an error of the environment is an exception, never a reward of 0.
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeGuard
 
 from verifiers.environments.line import Line
 from verifiers.errors import EnvironmentBroken
@@ -142,7 +142,7 @@ def play(episode: Episode, model: Model, low: float = 0.0, high: float = 1.0) ->
         return episode.score(low, high)
 
 
-def _objects(value: object) -> bool:
+def _objects(value: object) -> TypeGuard[list[dict[str, Any]]]:
     return isinstance(value, list) and all(isinstance(item, dict) for item in value)
 
 

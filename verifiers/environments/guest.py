@@ -69,6 +69,11 @@ def reason(error: BaseException) -> str:
     return " <- ".join(parts)[:REASON_LIMIT]
 
 
+def library(module: str = "") -> Any:
+    """A module of the PyPI library `verifiers`; ours of that name is not visible here."""
+    return importlib.import_module(f"verifiers.{module}" if module else "verifiers")
+
+
 def plain(value: Any) -> Any:
     """Messages and tools of the library as JSON objects, without empty fields."""
     if hasattr(value, "model_dump"):
@@ -94,11 +99,9 @@ def load(request: dict[str, Any]) -> Any:
 
 def describe(environment: Any) -> dict[str, Any]:
     """What the outside may know of an environment."""
-    from verifiers.envs.singleturn_env import SingleTurnEnv
-
     return {
         "rows": len(environment.get_dataset()),
-        "single_turn": isinstance(environment, SingleTurnEnv),
+        "single_turn": isinstance(environment, library().SingleTurnEnv),
         "compares_groups": bool(getattr(environment, "requires_group_rollouts", False)),
     }
 
@@ -114,9 +117,7 @@ def rows(environment: Any, start: int, count: int) -> list[Any]:
 
 def relay(line: Line, think: bool) -> Any:
     """A client of the library whose model sits at the other end of the line."""
-    from verifiers.clients import Client
-    from verifiers.types import Response, ResponseMessage
-
+    client, types = library("clients").Client, library("types")
     shown = 0
 
     async def get_response(
@@ -130,28 +131,29 @@ def relay(line: Line, think: bool) -> Any:
         message = line.receive()[0]["message"]
         shown = len(messages) + 1
         content = message.get("content") or ""
-        made = ResponseMessage(
+        made = types.ResponseMessage(
             role="assistant",
             content=f"<think>\n</think>\n{content}" if think else content,
             tool_calls=message.get("tool_calls") or None,
             finish_reason="tool_calls" if message.get("tool_calls") else "stop",
             is_truncated=False,
         )
-        return Response(id=f"turn-{shown}", created=int(time.time()), model=model, message=made)
+        return types.Response(
+            id=f"turn-{shown}", created=int(time.time()), model=model, message=made
+        )
 
     def unused(self: Any, *_: Any, **__: Any) -> Any:
         raise RuntimeError("an environment here has no endpoint of a model")
 
-    methods = dict.fromkeys(Client.__abstractmethods__, unused)
-    return type("Relay", (Client,), {**methods, "get_response": get_response})(None)
+    methods = dict.fromkeys(client.__abstractmethods__, unused)
+    return type("Relay", (client,), {**methods, "get_response": get_response})(None)
 
 
 def watch_reward_functions() -> list[str]:
     """The library turns an exception of a reward function into a reward of 0; note it instead."""
-    from verifiers.rubrics.rubric import Rubric
-
+    rubric = library("rubrics.rubric").Rubric
     errors: list[str] = []
-    call = Rubric._call_individual_reward_func
+    call = rubric._call_individual_reward_func
 
     async def noted(self: Any, func: Any, state: Any) -> Any:
         @functools.wraps(func)
@@ -165,21 +167,19 @@ def watch_reward_functions() -> list[str]:
 
         return await call(self, watched, state)
 
-    Rubric._call_individual_reward_func = noted
+    rubric._call_individual_reward_func = noted
     return errors
 
 
 async def play(environment: Any, line: Line) -> None:
     """The rollout of one row, then its score."""
-    from verifiers import ThinkParser
-    from verifiers.errors import ToolParseError
-
     errors = watch_reward_functions()
     row = line.receive()[0]["row"]
-    client = relay(line, isinstance(environment.parser, ThinkParser))
+    client = relay(line, isinstance(environment.parser, library().ThinkParser))
     state = await environment.rollout(row, client, "model", {})
     error = state.get("error")
-    if error is not None and not isinstance(error, ToolParseError):  # that one is the model's
+    if error is not None and not isinstance(error, library("errors").ToolParseError):
+        # A call that cannot be read is the model's error, every other one the environment's.
         raise error
     line.send({"end": {"stop": state.get("stop_condition"), "turns": len(state["trajectory"])}})
     line.receive()

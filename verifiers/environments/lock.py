@@ -22,7 +22,7 @@ _LINE = re.compile(
     r"(?P<name>[A-Za-z0-9][A-Za-z0-9._-]*)==(?P<version>[A-Za-z0-9.!+_-]+)"
     r" --hash=sha256:(?P<hash>[0-9a-f]{64})"
 )
-_PIP_SECONDS = 1800
+_PIP_SECONDS = 3600
 MAX_WHEELS = 2000
 
 
@@ -104,14 +104,19 @@ def run_pip(python: Path, arguments: Sequence[str]) -> None:
     if importlib.util.find_spec("pip") is None:
         raise InstallFailed(f"{sys.executable} has no pip; add it: python -m ensurepip")
     command = [sys.executable, "-P", "-m", "pip", "--python", str(python)]
-    ended = subprocess.run(
-        [*command, "--disable-pip-version-check", "--no-input", "--quiet", *arguments],
-        cwd="/",
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        timeout=_PIP_SECONDS,
-        check=False,
-    )
+    try:
+        ended = subprocess.run(
+            [*command, "--disable-pip-version-check", "--no-input", "--quiet", *arguments],
+            cwd="/",
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=_PIP_SECONDS,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise InstallFailed(
+            f"pip {arguments[0]} took more than {_PIP_SECONDS} s; try again on a quieter machine"
+        ) from None
     if ended.returncode != 0:
         words = ended.stderr.decode("utf-8", "replace").strip().splitlines()[-4:]
         raise InstallFailed(f"pip {arguments[0]} failed: {' | '.join(words)[:600]}")

@@ -22,7 +22,8 @@ def assistant_message(text: str) -> Message:
     A call that is no JSON object with a name stays text.
     """
     content = extract.answer_part(text) or ""
-    calls, kept = [], []
+    calls: list[Message] = []
+    kept: list[str] = []
     rest = content
     while len(calls) < MAX_CALLS:
         before, opened, after = rest.partition(OPEN)

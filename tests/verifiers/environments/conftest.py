@@ -1,6 +1,7 @@
-import shutil
-import subprocess
-import sys
+import base64
+import hashlib
+import tomllib
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -8,17 +9,38 @@ import pytest
 SOURCES = Path(__file__).parent / "wheels"
 
 
+def build_wheel(source: Path, where: Path) -> None:
+    """A wheel of a project with one module, as a build backend would make it."""
+    project = tomllib.loads((source / "pyproject.toml").read_text())["project"]
+    name, version = project["name"].replace("-", "_"), project["version"]
+    metadata = ["Metadata-Version: 2.1", f"Name: {project['name']}", f"Version: {version}"]
+    metadata += [f"Requires-Dist: {wanted}" for wanted in project["dependencies"]]
+    tags = ["Wheel-Version: 1.0", "Root-Is-Purelib: true", "Tag: py3-none-any"]
+    info = f"{name}-{version}.dist-info"
+    files = {
+        f"{name}.py": (source / f"{name}.py").read_text(),
+        f"{info}/METADATA": "\n".join(metadata) + "\n",
+        f"{info}/WHEEL": "\n".join(tags) + "\n",
+    }
+    record = [f"{path},{sha256(text)},{len(text.encode())}" for path, text in files.items()]
+    files[f"{info}/RECORD"] = "\n".join([*record, f"{info}/RECORD,,"]) + "\n"
+    with zipfile.ZipFile(where / f"{name}-{version}-py3-none-any.whl", "w") as wheel:
+        for path, text in files.items():
+            wheel.writestr(path, text)
+
+
+def sha256(text: str) -> str:
+    digest = hashlib.sha256(text.encode()).digest()
+    return "sha256=" + base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
+
+
 @pytest.fixture(scope="session")
 def wheels(tmp_path_factory) -> Path:
-    """A directory with the wheels of the environments beside this file, built with setuptools."""
+    """A directory with the wheels of the environments beside this file."""
     where = tmp_path_factory.mktemp("wheels")
-    for source in SOURCES.iterdir():
-        shutil.copytree(source, where / "sources" / source.name)
-    command = [sys.executable, "-P", "-m", "pip", "wheel", "--quiet", "--no-deps"]
-    options = ["--no-build-isolation", "--wheel-dir", str(where / "wheels")]
-    sources = [str(path) for path in (where / "sources").iterdir()]
-    subprocess.run([*command, *options, *sources], check=True, cwd=where)
-    return where / "wheels"
+    for source in sorted(SOURCES.iterdir()):
+        build_wheel(source, where)
+    return where
 
 
 @pytest.fixture(scope="session")
