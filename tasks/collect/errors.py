@@ -47,5 +47,11 @@ class SandboxNeeded(CollectError):
     """A maker would have to run code that came with data, and this machine has no sandbox."""
 
 
+class MachineBusy(CollectError):
+    """A maker's program got no CPU, so its result is not known yet."""
+
+    retryable = True
+
+
 class NothingCollected(CollectError):
     """Every row was quarantined, or the sources were empty."""

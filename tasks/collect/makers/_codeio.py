@@ -1,7 +1,8 @@
 """Real functions from the codeio data of reasoning-gym, with inputs and results from the sandbox.
 
 The code came with data: it is never run outside the sandbox. Code that is long, that imports more
-than plain modules, or whose result could differ from run to run is left out.
+than plain modules, or whose result could differ from run to run is left out, and so are calls with
+fractions of many digits, which nobody can follow and which the last bit of a library would change.
 """
 
 import ast
@@ -13,8 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from tasks.collect import strict_json
-from tasks.collect.errors import SandboxNeeded
+from tasks.collect.errors import MachineBusy, SandboxNeeded
 from tasks.collect.makers._random import stream
+from tasks.collect.makers._task import third
 from verifiers.sandbox import availability, run_program
 
 _MODULES = frozenset(
@@ -23,6 +25,7 @@ _MODULES = frozenset(
 )
 _UNSTEADY = ("set(", "hash(", "id(", "input(", "open(", "time", "random", "print(")
 _MAX_CODE, _MAX_INPUTS, _MAX_RESULT = 1500, 300, 200  # characters
+_DIGITS = 6  # of a fraction, behind the point
 _DRIVER = """
 import json
 from random import Random
@@ -62,7 +65,12 @@ def _usable(code: str) -> bool:
     return "def main_solution(" in code
 
 
-def function_call(seed: int, index: int) -> tuple[str, str, Any]:
+def functions(level: int) -> list[tuple[str, str]]:
+    """(code, input generator) of the functions of a level."""
+    return list(third(_functions(), level, lambda pair: len(pair[0])))
+
+
+def function_call(seed: int, index: int, level: int) -> tuple[str, str, Any]:
     """Source, the call, and its result; the first function from a place of the seed that fits."""
     works, why_not = availability()
     if not works:
@@ -70,14 +78,14 @@ def function_call(seed: int, index: int) -> tuple[str, str, Any]:
             f"maker code_output_prediction: kind 'codeio' runs code of a data set and needs the "
             f"sandbox: {why_not}. Choose another kind."
         )
-    functions = _functions()
-    order = list(range(len(functions)))
-    stream("code_output_prediction/codeio", seed, 0).shuffle(order)
+    found = functions(level)
+    order = list(range(len(found)))
+    stream("code_output_prediction/codeio", seed, level).shuffle(order)
     for offset in range(len(order)):
-        code, generator = functions[order[(index + offset) % len(order)]]
-        found = _run(code, generator, f"{seed}/{index}")
-        if found is not None:
-            inputs, result = found
+        code, generator = found[order[(index + offset) % len(order)]]
+        ran = _run(code, generator, f"{seed}/{index}")
+        if ran is not None:
+            inputs, result = ran
             call = ", ".join(f"{name}={value!r}" for name, value in inputs.items())
             return code, f"main_solution({call})", result
     raise AssertionError("no function of the codeio data runs in the sandbox")
@@ -86,6 +94,11 @@ def function_call(seed: int, index: int) -> tuple[str, str, Any]:
 def _run(code: str, generator: str, seed: str) -> tuple[dict[str, Any], Any] | None:
     program = f"from random import Random\n{code}\n\n{generator}\n{_DRIVER.format(seed=seed)}"
     ended = run_program(program)
+    if ended.starved:
+        raise MachineBusy(
+            "maker code_output_prediction: the machine gave a function of the codeio data no CPU, "
+            "twice; to take another one would change the tasks. Try again when it is less busy."
+        )
     if ended.exit_code or ended.out_of_time or ended.out_of_output:
         return None
     try:
@@ -96,4 +109,13 @@ def _run(code: str, generator: str, seed: str) -> tuple[dict[str, Any], Any] | N
         return None
     if len(json.dumps(inputs)) > _MAX_INPUTS or len(json.dumps(result)) > _MAX_RESULT:
         return None
-    return inputs, result
+    return (inputs, result) if _short_numbers([inputs, result]) else None
+
+
+def _short_numbers(value: Any) -> bool:
+    """No fraction has more digits than a person would write down."""
+    if isinstance(value, dict):
+        return all(map(_short_numbers, value.values()))
+    if isinstance(value, list):
+        return all(map(_short_numbers, value))
+    return not isinstance(value, float) or round(value, _DIGITS) == value

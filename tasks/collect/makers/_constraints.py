@@ -1,7 +1,7 @@
 """Constraints on a text that a verifier can check, each with a text that obeys it.
 
 Constraints that every short text meets (no forbidden word, at most N words) are left out: they
-would reward garbage.
+would reward garbage. `size` is how many words, lines or parts are asked for.
 """
 
 import json
@@ -145,7 +145,7 @@ def _sections(rng: random.Random, topic: str, size: int) -> Made:
     count, name = size + 1, rng.choice(("Part", "Section", "Day"))
     lines = _sentences(rng, topic, count)
     text = "\n".join(f"{name} {place}\n{line}" for place, line in enumerate(lines, 1))
-    order = f"Write exactly {count} parts that start with {name} 1, {name} 2 and so on."
+    order = f"Write at least {count} parts that start with {name} 1, {name} 2 and so on."
     return order, {"N": count, "section_splitter": name}, text
 
 
@@ -153,6 +153,12 @@ def _two_responses(rng: random.Random, topic: str, size: int) -> Made:
     first, second = (f"{rng.choice(CITIES)}. {_text(rng, topic, size)}" for _ in range(2))
     order = "Give two different answers, divided by ****** (six stars)."
     return order, {}, f"{first}\n******\nNo: {second}"
+
+
+def _repeat(rng: random.Random, topic: str, size: int) -> Made:
+    request = f"Tell {rng.choice(NAMES)} about the {rng.choice(ADJECTIVES)} {rng.choice(NOUNS)}."
+    order = f"Before anything else, repeat this sentence word for word: {request}"
+    return order, {"original_prompt": request}, f"{request} {_text(rng, topic, size)}"
 
 
 def _capital_words(rng: random.Random, topic: str, size: int) -> Made:
@@ -187,6 +193,7 @@ CONSTRAINTS: dict[str, Callable[[random.Random, str, int], Made]] = {
     "validate_highlighted_sections": _highlights,
     "validate_sections": _sections,
     "validate_two_responses": _two_responses,
+    "validate_repeat_prompt": _repeat,
     "validate_frequency_capital_words": _capital_words,
     "validate_quotation": _quotation,
 }

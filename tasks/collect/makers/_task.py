@@ -1,8 +1,11 @@
 """The row that every maker returns, and the checks that they share."""
 
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 from tasks.collect.errors import BadOption
+
+T = TypeVar("T")
 
 
 def row(
@@ -42,3 +45,12 @@ def check_choice(maker: str, knob: str, value: object, allowed: tuple[str, ...])
             f"maker {maker}: {knob} = {value!r} is not allowed. Choose one of {', '.join(allowed)}."
         )
     return value
+
+
+def third(items: Sequence[T], level: int, size: Callable[[T], int]) -> Sequence[T]:
+    """The items of a level: 1 the smallest third, 2 the middle one, 3 the largest, 0 all."""
+    if not level:
+        return items
+    ranked = sorted(items, key=size)
+    cuts = [len(items) * place // 3 for place in range(4)]
+    return ranked[cuts[level - 1] : cuts[level]]

@@ -1,7 +1,8 @@
 """complex_json_output: build exactly one JSON object from a description in words.
 
 Levels: 1 flat object of a few keys; 2 with lists and a nested object; 3 records told in sentences,
-gathered into a list; 4 records to be grouped, sorted and counted.
+gathered into a list; 4 records to be grouped, sorted and counted; 5 an outline of objects and lists
+within each other, whose texts need escapes. `size` is the number of keys or people.
 """
 
 import json
@@ -109,17 +110,70 @@ def _grouped(rng: random.Random, size: int) -> Made:
     return question, {"cities": groups, "people_count": size}
 
 
+_RULES_OF_OUTLINE = (
+    "Write the JSON object that this outline describes. Each line gives a key, or - for an item of "
+    "a list, and then the value: object, list, true, false, null, number N, or text T, where T is "
+    "the rest of the line, character by character. What belongs to an object or a list stands "
+    "below it, two blanks further in."
+)
+_ODD = ('"', "\\", '\\"', "/", "{", "}]", ": ", "é", "ß", "€", "\\n", "'", " <b> ")
+
+
+def _leaf(rng: random.Random) -> tuple[str, Any]:
+    """A value in the words of the outline."""
+    kind = rng.randrange(6)
+    if kind < 3:
+        text = "".join(rng.choice(NOUNS) + rng.choice(_ODD) for _ in range(rng.randint(1, 3)))
+        text += rng.choice(ADJECTIVES)
+        return f"text {text}", text
+    if kind == 3:
+        number = rng.choice((rng.randint(-999, 999), rng.randint(-4000, 4000) / 8))
+        return f"number {number}", number
+    word, value = rng.choice((("true", True), ("false", False), ("null", None)))
+    return word, value
+
+
+def _outline(rng: random.Random, size: int, depth: int) -> tuple[list[str], dict[str, Any]]:
+    """Lines and value of an object whose first key goes `depth` levels deep."""
+    lines: list[str] = []
+    truth: dict[str, Any] = {}
+    for place, key in enumerate(rng.sample(NOUNS, size)):
+        if depth and (place == 0 or rng.random() < 0.3):
+            below, truth[key], kind = _branch(rng, depth - 1)
+            lines += [f"{key} {kind}", *(f"  {line}" for line in below)]
+        else:
+            said, truth[key] = _leaf(rng)
+            lines.append(f"{key} {said}")
+    return lines, truth
+
+
+def _branch(rng: random.Random, depth: int) -> tuple[list[str], Any, str]:
+    """Lines, value and name of an object, or of a list that starts with an object."""
+    below, inner = _outline(rng, rng.randint(1, 3), depth)
+    if rng.random() < 0.5:
+        return below, inner, "object"
+    leaves = [_leaf(rng) for _ in range(rng.randint(1, 2))]
+    lines = ["- object", *(f"  {line}" for line in below), *(f"- {said}" for said, _ in leaves)]
+    return lines, [inner, *(value for _, value in leaves)], "list"
+
+
+def _deep(rng: random.Random, size: int) -> Made:
+    lines, truth = _outline(rng, size, 3)
+    return "\n".join([_RULES_OF_OUTLINE, *lines]), truth
+
+
 _LEVELS: dict[int, tuple[Callable[[random.Random, int], Made], int, int]] = {
     1: (_flat, 2, 3),
     2: (_nested, 3, 5),
     3: (_records, 2, 4),
     4: (_grouped, 4, 7),
+    5: (_deep, 3, 5),
 }
 
 
 def make(seed: int, index: int, *, level: int = 2, size: int = 0) -> dict[str, Any]:
-    """One object; `size` is the number of keys or people, 0 for the level's own."""
-    check_range("complex_json_output", "level", level, 1, 4)
+    """One object; `size` 0 takes what is usual for the level."""
+    check_range("complex_json_output", "level", level, 1, 5)
     check_range("complex_json_output", "size", size, 0, 40)
     rng = stream("complex_json_output", seed, index)
     build, low, high = _LEVELS[level]

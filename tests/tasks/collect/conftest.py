@@ -1,10 +1,17 @@
-"""Settings of the makers that small models can solve now and then."""
+"""Settings of the makers that small models can solve now and then.
 
+The near misses live beside the tests and are imported by name.
+"""
+
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from verifiers.sandbox import availability
+
+sys.path.insert(0, str(Path(__file__).parent))
 
 EASY: dict[str, dict[str, Any]] = {
     "ascii_tree_formatting": {"min_nodes": 2, "max_nodes": 3, "depth": 1},
