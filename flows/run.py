@@ -61,13 +61,19 @@ def answer_tasks(shared: Session) -> list[Missing]:
     """
     opened = shared.run
     tasks = plan_tasks(read_table(opened.store, opened.layout.tasks))
-    missing = _phase(shared, "annotators", tasks)
-    if missing:
-        return missing
-    annotate(opened.run_id, opened.store.root)
-    chosen = _for_teacher(opened, tasks)
-    if chosen:
-        return _phase(shared, "teacher", chosen)
+    while True:
+        missing = _phase(shared, "annotators", tasks)
+        if missing:
+            return missing
+        annotate(opened.run_id, opened.store.root)
+        chosen = _for_teacher(opened, tasks)
+        if not chosen:
+            break
+        missing = _phase(shared, "teacher", chosen)
+        # A node that is caught only now may have made annotators' shards too; then difficulty is
+        # discarded, and what follows from it is done again.
+        if read_manifest(opened.store, opened.layout.difficulty) is not None:
+            return missing
     get_run_logger().warning(
         "no task is hard enough for the teacher, so the sft splits stay empty: "
         "raise sft.max_pass_rate or set sft.select to all"

@@ -56,7 +56,15 @@ class Session:
         self.reader = Once[Executor](lambda: stack.enter_context(make_reader()))
         self.client = Once(lambda: stack.enter_context(dask_client(config.verify)))
         self.validator = Once(lambda: Validator(store, layout, config.validation, self.pool()))
-        self.scorer = Once(lambda: Scorer(store, layout, config.verify, self.client()))
+        self.scorer = Once(
+            lambda: Scorer(
+                store,
+                layout,
+                config.verify,
+                self.client(),
+                allow_unaudited=config.publish.allow_unaudited,
+            )
+        )
         self.generators = {phase: Once(partial(self._generator, phase)) for phase in PHASES}
 
     def _generator(self, phase: str) -> Generator:
@@ -74,18 +82,22 @@ def session(run: Run) -> Iterator[Session]:
 def committed(run: Run, stage: str, shard: Shard) -> bool:
     """Whether a stage (generate, validate, verify) has committed a shard, and it is still sound.
 
-    A shard whose data were lost or changed since is discarded, so that its stage makes it again.
+    A shard whose data were lost or changed since is discarded with what was made of it, so that its
+    stage and those behind it make it again.
     """
     slug = model_slug(shard.model)
-    path = {
+    stages = {
         "generate": run.layout.traces,
         "validate": run.layout.verdicts,
         "verify": run.layout.rewards,
-    }[stage](slug, shard.shard_id)
+    }
+    names = list(stages)
+    path, *behind = [stages[name](slug, shard.shard_id) for name in names[names.index(stage) :]]
     if not run.store.exists(f"{path}.json"):
         return False
     fault = damaged(run.store, path)
     if fault:
         get_run_logger().warning("%s is made again: %s", path, fault)
-        discard(run.store, path)
+        for made in (*reversed(behind), path):
+            discard(run.store, made)
     return not fault

@@ -10,13 +10,17 @@ from prefect.task_runners import ThreadPoolTaskRunner
 
 from flows.runs import Run
 from flows.session import PHASES, Session, committed
+from infra.storage import discard
 from tasks.generate.plan import Shard
 from tasks.generate.stage import read_plan
 from tasks.generate.task import generate
+from tasks.validate.revoke import revoke, to_revoke
 from tasks.validate.task import validate
 from tasks.verify.task import verify
 
 Future: TypeAlias = PrefectFuture[Any]
+
+REVOKED = "it had been accepted without an audit, and an audit of its node failed later"
 
 STAGES = ("generate", "validate", "verify")
 
@@ -40,7 +44,39 @@ class Missing:
 def run_shards(
     session: Session, phase: str, shards: Sequence[Shard], stages: Sequence[str] = STAGES
 ) -> list[Missing]:
-    """Take shards through the stages; what is committed is skipped, what fails is returned."""
+    """Take shards through the stages; what is committed is skipped, what fails is returned.
+
+    Where an audit of a node fails, its unaudited shards are revoked, and those of `shards` go again.
+    """
+    missing = _once(session, phase, shards, stages)
+    while "validate" in stages and (revoked := revoke_unaudited(session.run)):
+        if "generate" not in stages:
+            return missing + [Missing("generate", s.model, s.shard_id, REVOKED) for s in revoked]
+        again = [shard for shard in shards if shard in revoked]
+        missing = [lost for lost in missing if lost.shard_id not in {s.shard_id for s in again}]
+        missing += _once(session, phase, again, stages)
+    return missing
+
+
+def revoke_unaudited(run: Run) -> list[Shard]:
+    """Revoke the unaudited shards of nodes that failed an audit, in both phases; returns them.
+
+    Difficulty follows from the annotators' shards and the teacher's plan from it: they go first.
+    """
+    plans = {phase: read_plan(run.store, run.layout, phase) for phase in PHASES}
+    found = to_revoke(run.store, run.layout, [shard for plan in plans.values() for shard in plan])
+    if any(shard in found for shard in plans["annotators"]):
+        discard(run.store, run.layout.difficulty)
+        discard(run.store, run.layout.plan("teacher"))
+    for shard in found:
+        get_run_logger().warning("shard %s is revoked: %s", shard.shard_id, REVOKED)
+        revoke(run.store, run.layout, shard)
+    return found
+
+
+def _once(
+    session: Session, phase: str, shards: Sequence[Shard], stages: Sequence[str]
+) -> list[Missing]:
     run = session.run
     futures: list[tuple[str, Shard, Future]] = []
     for shard in shards:

@@ -3,7 +3,7 @@
 import json
 import os
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.table import Table
@@ -95,7 +95,7 @@ def audit(
         simulate,
     )
 
-    rows = []
+    rows: list[dict[str, Any]] = []
     for share in SHARES:
         plan = schedule(shards, share, early)
         lies = int(sum(plan))

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from infra.storage import Store
 from infra.storage.errors import CorruptShard
 from infra.storage.layout import RunLayout
-from infra.storage.shards import Manifest, damaged, read_manifest, read_table
+from infra.storage.shards import Manifest, damaged, list_committed, read_manifest, read_table
 from tasks.annotate.difficulty import passed
 from tasks.report.plans import Plans, Shard
 
@@ -31,6 +31,8 @@ class Outcomes:
     """Id of an accepted trace -> `accepted` or `accepted_unaudited`."""
     scored: dict[str, str] = field(default_factory=dict)
     """Trace id -> right, wrong or unscored."""
+    revoked: Counter[str] = field(default_factory=Counter)
+    """Model -> traces that were accepted without an audit until their node was caught."""
     damaged: list[str] = field(default_factory=list)
     """Committed shards whose manifest or data are not what was committed, and why."""
 
@@ -47,6 +49,8 @@ def read_outcomes(store: Store, layout: RunLayout, plans: Plans, pass_mark: floa
         for name in store.list(f"{layout.root}/{kind}")
     }
     outcomes = Outcomes()
+    for revocation in list_committed(store, f"{layout.root}/revoked"):
+        outcomes.revoked[revocation.info["model"]] += revocation.rows
     for shard in sorted(plans.shards):
         key = (shard.slug, shard.shard_id)
         for stage, path in (

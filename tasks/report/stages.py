@@ -64,11 +64,15 @@ def model_stages(model: str, plans: Plans, outcomes: Outcomes) -> list[StageRow]
         shard: sum(counts[status] for status in UNSCORED)
         for shard, counts in outcomes.reward_counts.items()
     }
+    validated = _sum_shards(
+        "validate", shards, outcomes.verdicts, outcomes.verdict_counts, rejected=rejected
+    )
+    if revoked := outcomes.revoked[model]:
+        # These traces are in no other count: they were taken back, and their shards made again.
+        validated.reasons["revoked:node_caught"] = revoked
     return [
         _sum_shards("generate", shards, outcomes.traces, reasons),
-        _sum_shards(
-            "validate", shards, outcomes.verdicts, outcomes.verdict_counts, rejected=rejected
-        ),
+        validated,
         _sum_shards("verify", shards, outcomes.rewards, outcomes.reward_counts, unscored=unscored),
     ]
 

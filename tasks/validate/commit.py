@@ -1,5 +1,6 @@
 """The flow's side of validate: hand a committed shard to a trusted node, commit its verdicts."""
 
+from dataclasses import asdict
 from importlib.metadata import version
 from typing import Any
 
@@ -13,7 +14,10 @@ from infra.storage.layout import RunLayout
 from infra.storage.reconcile import StageCount, check
 from infra.storage.shards import Manifest, commit_table
 from tasks.generate.plan import Shard
+from tasks.validate.audit import Decision, failed
 from tasks.validate.config import ValidateConfig
+
+ACCEPTED = ("accepted", "accepted_unaudited")
 
 
 def validator_name(config: ValidateConfig) -> str:
@@ -21,8 +25,10 @@ def validator_name(config: ValidateConfig) -> str:
     return f"toploc-v1+sampling@{version('tracemill')}/{content_id(config.model_dump())[:8]}"
 
 
-def validate_job(store: Store, layout: RunLayout, shard: Shard, config: ValidateConfig) -> Job:
-    """The job that judges a committed shard of traces."""
+def validate_job(
+    store: Store, layout: RunLayout, shard: Shard, config: ValidateConfig, audited: bool
+) -> Job:
+    """The job that judges a committed shard of traces, or only looks it over."""
     return Job(
         job_id=f"validate-{shard.shard_id}",
         kind="validate",
@@ -31,6 +37,7 @@ def validate_job(store: Store, layout: RunLayout, shard: Shard, config: Validate
             "traces": layout.traces(model_slug(shard.model), shard.shard_id),
             "model": shard.model,
             "config": config.model_dump(),
+            "audited": audited,
         },
         # A generated shard is judged while others are still being generated, not after them.
         priority=-1,
@@ -44,6 +51,7 @@ def commit_verdicts(
     traces: Manifest,
     result: JobResult,
     config: ValidateConfig,
+    decision: Decision,
     *,
     producer: str,
 ) -> Manifest:
@@ -61,7 +69,7 @@ def commit_verdicts(
         )
     reasons: dict[str, int] = {}
     for row in rows:
-        if row["verdict"] != "accepted":
+        if row["verdict"] not in ACCEPTED:
             reason = row["reasons"][0].partition(":")[0]
             reasons[reason] = reasons.get(reason, 0) + 1
     refused = sum(reasons.values())
@@ -78,6 +86,7 @@ def commit_verdicts(
             "model": shard.model,
             "shard": shard.shard_id,
             "counts": count.info(),
-            "verdict": "accepted" if not refused else "partly_rejected",
+            "verdict": "partly_rejected" if refused else ACCEPTED[not decision.audited],
+            "audit": asdict(decision) | {"failed": failed(rows)},
         },
     )

@@ -1,9 +1,12 @@
 """The validate stage of one run: committed traces in, committed verdicts out."""
 
+from dataclasses import replace
+
 from data_contracts.ids import model_slug
-from infra.pool import NodePool
-from infra.storage import Manifest, RunLayout, Store, read_manifest
+from infra.pool import JobResult, NodePool
+from infra.storage import Manifest, RunLayout, Store, read_manifest, read_table
 from tasks.generate.plan import Shard
+from tasks.validate.audit import Auditor, caught, failed
 from tasks.validate.commit import commit_verdicts, validate_job
 from tasks.validate.config import ValidateConfig
 from tasks.validate.errors import TracesMissing, ValidatorCrashed
@@ -20,6 +23,7 @@ class Validator:
         self.layout = layout
         self._config = config
         self._pool = pool
+        self._auditor = Auditor(store, layout, config.audit)
 
     def run(self, shard: Shard) -> Manifest:
         """Verdicts of a shard, judged unless they are committed."""
@@ -30,7 +34,24 @@ class Validator:
         traces = read_manifest(self.store, self.layout.traces(slug, shard.shard_id))
         if traces is None:
             raise TracesMissing(self.layout.traces(slug, shard.shard_id))
-        job = validate_job(self.store, self.layout, shard, self._config)
+        node_id = node_of(self.store, traces)
+        decision = self._auditor.decide(slug, shard.shard_id, traces, node_id)
+        result = self._judge(shard, decision.audited)
+        if not decision.audited and failed(result.output["verdicts"]):
+            # Something is wrong that needed no model to be seen, so it is looked at in full.
+            decision = replace(decision, audited=True)
+            result = self._judge(shard, True)
+        manifest = commit_verdicts(
+            self.store, self.layout, shard, traces, result, self._config, decision,
+            producer=PRODUCER,
+        )  # fmt: skip
+        self._auditor.note(manifest)
+        if caught(result.output["verdicts"]):
+            self._pool.distrust(node_id)
+        return manifest
+
+    def _judge(self, shard: Shard, audited: bool) -> JobResult:
+        job = validate_job(self.store, self.layout, shard, self._config, audited)
         for _ in range(CRASH_ATTEMPTS):
             result = self._pool.submit(job).result()
             crashed = [row for row in result.output["verdicts"] if row["verdict"] == "crashed"]
@@ -40,6 +61,10 @@ class Validator:
             if len(crashed) == len(result.output["verdicts"]):
                 # Not one trace could be judged: that is the validator, not the traces.
                 raise ValidatorCrashed(shard.shard_id, crashed[0]["figures"])
-        return commit_verdicts(
-            self.store, self.layout, shard, traces, result, self._config, producer=PRODUCER
-        )
+        return result
+
+
+def node_of(store: Store, traces: Manifest) -> str:
+    """The node that made a shard; empty where no row of it could be taken."""
+    names: list[str] = read_table(store, traces.path, columns=["node_id"])["node_id"].to_pylist()
+    return names[0] if names else ""

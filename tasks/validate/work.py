@@ -14,7 +14,13 @@ from infra.inference.errors import BadItem
 from infra.inference.protocol import Engine
 from infra.storage import Store
 from infra.storage.shards import read_table
-from tasks.validate.check import ModelFacts, Verdict, before_prefill, check_trace
+from tasks.validate.check import (
+    ModelFacts,
+    Verdict,
+    before_prefill,
+    check_trace,
+    false_ending,
+)
 from tasks.validate.config import ValidateConfig
 
 COLUMNS = [
@@ -37,7 +43,7 @@ def validate_shard(payload: dict[str, Any], engine_of: Callable[[str], Engine]) 
     engine = engine_of(payload["model"])
     config = ValidateConfig(**payload["config"])
     traces = read_table(Store(payload["root"]), payload["traces"], columns=COLUMNS).to_pylist()
-    verdicts = judge(traces, engine, config)
+    verdicts = judge(traces, engine, config, audited=payload["audited"])
     return {
         "verdicts": [
             {
@@ -52,9 +58,13 @@ def validate_shard(payload: dict[str, Any], engine_of: Callable[[str], Engine]) 
 
 
 def judge(
-    traces: Sequence[dict[str, Any]], engine: Engine, config: ValidateConfig
+    traces: Sequence[dict[str, Any]],
+    engine: Engine,
+    config: ValidateConfig,
+    *,
+    audited: bool = True,
 ) -> dict[str, Verdict]:
-    """Trace id -> verdict."""
+    """Trace id -> verdict. Not audited: only what needs no computation is looked at."""
     facts = ModelFacts.of(engine)
     verdicts: dict[str, Verdict] = {}
     waiting: list[dict[str, Any]] = []
@@ -62,6 +72,8 @@ def judge(
         early = before_prefill(trace, facts)
         if early is None and trace["model_revision"] != engine.revision:
             early = Verdict("rejected", ["other_model_revision"])
+        if early is None and not audited:
+            early = unaudited(trace, facts)
         if early is None:
             waiting.append(trace)
         else:
@@ -71,6 +83,16 @@ def judge(
         group = waiting[first : first + config.batch_size]
         verdicts |= _judge_group(group, engine, facts, config)
     return verdicts
+
+
+def unaudited(trace: dict[str, Any], facts: ModelFacts) -> Verdict | None:
+    """The verdict of a trace whose shard was not chosen; None: look at it all the same."""
+    sampling = json.loads(trace["sampling"])
+    try:
+        ending = false_ending(trace, sampling["max_tokens"], sampling["stop"], facts)
+    except Exception:
+        return None  # tokens that cannot be read are for the whole check to name
+    return Verdict("rejected", [ending]) if ending else Verdict("accepted_unaudited")
 
 
 def _judge_group(

@@ -32,8 +32,6 @@ from verifiers import is_binary, score_many, task_types
 logger = logging.getLogger(__name__)
 
 MAX_DETAIL_CHARS = 1000
-SCORED = ("accepted", "accepted_unaudited")
-"""Verdicts whose traces get a reward; whether unaudited ones are published, publish decides."""
 
 
 def verify_shard(
@@ -44,14 +42,19 @@ def verify_shard(
     client: Client,
     config: VerifyConfig,
     *,
+    allow_unaudited: bool,
     producer: str,
 ) -> Manifest:
-    """Rewards of a shard's accepted traces; `tasks` maps task ids to rows of the tasks table."""
+    """Rewards of a shard's accepted traces; `tasks` maps task ids to rows of the tasks table.
+
+    Traces that were not audited are scored only where they may be published too.
+    """
     slug = model_slug(shard.model)
     verdicts = read_table(
         store, layout.verdicts(slug, shard.shard_id), columns=["trace_id", "verdict"]
     ).to_pylist()
-    accepted = {row["trace_id"] for row in verdicts if row["verdict"] in SCORED}
+    allowed = ("accepted", "accepted_unaudited") if allow_unaudited else ("accepted",)
+    accepted = {row["trace_id"] for row in verdicts if row["verdict"] in allowed}
     traces = [
         row
         for row in read_table(

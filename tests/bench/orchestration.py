@@ -149,7 +149,13 @@ def plain_shard(phase: str, shard: Shard) -> None:
         _worker[phase] = (
             Generator(run.store, run.layout, run.config.uses(phase), pool, calls),
             Validator(run.store, run.layout, run.config.validation, pool),
-            Scorer(run.store, run.layout, run.config.verify, calls),
+            Scorer(
+                run.store,
+                run.layout,
+                run.config.verify,
+                calls,
+                allow_unaudited=run.config.publish.allow_unaudited,
+            ),
         )
     for stage in _worker[phase]:
         stage.run(shard)
