@@ -46,7 +46,7 @@ def run_shards(
 ) -> list[Missing]:
     """Take shards through the stages; what is committed is skipped, what fails is returned.
 
-    Where an audit of a node fails, its unaudited shards are revoked, and those of `shards` go again.
+    Where an audit of a node fails, its unaudited shards are revoked; those of `shards` go again.
     """
     missing = _once(session, phase, shards, stages)
     while "validate" in stages and (revoked := revoke_unaudited(session.run)):

@@ -1,10 +1,10 @@
 """Take back what a caught node had been believed.
 
 Invariants: a shard is revoked if it was not audited and an audit of its node failed after the
-choice; the revocation is committed (a table of `revoked` verdicts, and the traces in quarantine) before
-anything is discarded; what follows from a shard goes before the shard, so that whatever a crash
-leaves is found again by the next call. Afterwards the shard is not committed, and its stages make
-it again.
+choice; the revocation is committed (a table of `revoked` verdicts, and the traces in quarantine)
+before anything is discarded; what follows from a shard goes before the shard, so that whatever a
+crash leaves is found again by the next call. Afterwards the shard is not committed, and its stages
+make it again.
 """
 
 import json
