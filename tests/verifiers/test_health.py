@@ -98,9 +98,8 @@ def test_another_antlr_runtime(tmp_path) -> None:
     (info / "METADATA").write_text("Name: antlr4-python3-runtime\nVersion: 4.9.3\n")
     code = f"""
 import verifiers
-task_type, completion, info = {MATH}
-row = dict(task_type=task_type, completion=completion, verification_info=info)
-(got,) = verifiers.score_many([row], workers=1)
+from verifiers.registry import judge_row
+got = judge_row(*{MATH})
 print([got.score, got.status, got.detail])
 verifiers.refuse_broken(["verifiable_math"])
 """
