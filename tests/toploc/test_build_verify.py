@@ -160,3 +160,13 @@ def test_speed_of_a_thousand_rows():
     assert len(proofs) == 32
     assert min(building) < 0.15
     assert min(verifying) < 0.1
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_a_gpu_gives_the_same_proofs_and_figures(hidden):
+    proofs = build_proofs(hidden, 32, 128)
+    assert build_proofs(hidden.cuda(), 32, 128) == proofs
+    assert build_proofs([row.cuda() for row in hidden], 32, 128) == proofs
+    other = hidden * 1.01
+    assert verify_proofs(other.cuda(), proofs, 32, 128) == verify_proofs(other, proofs, 32, 128)
