@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 proof = typer.Typer(
     name="proof",
-    help="Proofs of a file of traces: build, verify, inspect.",
+    help="Proofs of traces: build, verify, inspect; calibrate their limits.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
@@ -124,6 +124,63 @@ def build(
         "traces": len(proofs),
         "proof_bytes": sum(map(len, proofs)),
         "changed": changed,
+        "output": str(output),
+    }
+    if as_json:
+        print(json.dumps(result, indent=2))
+    else:
+        for key, value in result.items():
+            out.print(f"{key.replace('_', ' ')}: {value}", highlight=False, markup=False)
+
+
+@proof.command()
+@bad_usage_exits_2
+def calibrate(
+    model: Annotated[str, typer.Argument(help="Model id or directory.")],
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "-o", "--output", help="The profile; by default where validation on this machine looks."
+        ),
+    ] = None,
+    traces: Annotated[
+        int, typer.Option(min=40, help="Traces to decode; other kernels of its dtype replay them.")
+    ] = 96,
+    other_traces: Annotated[
+        int, typer.Option(min=1, help="Traces that each other dtype replays; it may be slow.")
+    ] = 40,
+    max_tokens: Annotated[int, typer.Option(min=1, help="Longest output.")] = 256,
+    dtypes: Annotated[str, typer.Option(help="Honest dtypes, with commas.")] = "float32,bfloat16",
+    rate: Annotated[
+        float, typer.Option(min=1e-9, max=0.1, help="False positives to aim at, per trace.")
+    ] = 1e-4,
+    as_json: JsonOption = False,
+) -> None:
+    """Run a model honestly in many ways and write the limits that such runs keep."""
+    from data_contracts.ids import model_slug
+    from flows.errors import BadConfig
+    from infra.inference.loading import DTYPES
+    from infra.models.profiles import own_profiles
+    from tasks.validate.calibrate import Plan
+    from tasks.validate.calibrate import calibrate as run
+
+    unknown = set(dtypes.split(",")) - set(DTYPES)
+    if unknown:
+        raise BadConfig(f"dtypes {dtypes!r}: {sorted(unknown)} is none of {', '.join(DTYPES)}")
+    plan = Plan(traces, other_traces, max_tokens, tuple(dtypes.split(",")), rate)
+    with err.status("calibrate") as status:
+        profile = run(model, plan, lambda text: status.update(Text(text)))
+    if output is None:
+        output = own_profiles() / f"{model_slug(model)}-{profile.revision[:8]}.json"
+        output.parent.mkdir(parents=True, exist_ok=True)
+    output.write_text(profile.to_json(), encoding="utf-8")
+    result = {
+        "model": profile.model,
+        "revision": profile.revision,
+        "traces": profile.traces,
+        "held_out_refused": f"{profile.held_out.refused} of {profile.held_out.traces}",
+        "false_positive_rate_below": profile.held_out.bound,
+        "aimed_at": f"{profile.rate:g}" + (" (extrapolated)" if profile.extrapolated else ""),
         "output": str(output),
     }
     if as_json:

@@ -110,7 +110,10 @@ def chunk_figures(comparison: Comparison) -> tuple[Floats, Floats]:
     settled = magnitude - magnitude.min(1, keepdims=True) > EDGE
     # A chunk of equal magnitudes has no edge to speak of: there everything counts.
     settled |= settled.sum(1, keepdims=True) < own.shape[1] // 4
-    counted = settled | ~far
+    # In a chunk of few values the least of the k are near zero, where any noise is many ULP.
+    large = magnitude >= np.median(magnitude, axis=1, keepdims=True) - FAR
+    settled &= large
+    counted = (settled | ~far) & large
     errors = np.where(counted, np.minimum(distance, FAR), 0).sum(1) / counted.sum(1)
     return errors, (far & settled).sum(1) / settled.sum(1)
 

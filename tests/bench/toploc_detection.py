@@ -1,0 +1,262 @@
+"""How often a cheat is caught, attack by attack, at limits that refuse no honest trace.
+
+Ours is the whole decision with the model's committed calibration profile: proofs, sampling,
+log-probabilities, ending. The peers are the limits of the PyPI package's authors, 38/10/8 (paper)
+and 60/40/40 (their validator), on the same proofs of the same traces; they ask for no sampling
+proof, so an honest prefill over other tokens passes them. Calibration used other prompts and seeds.
+
+Traces of SmolLM2-135M-Instruct of up to 256 tokens are decoded once. Other provers read them by a
+forced pass (see `detection_provers`); sampling attacks draw from the honest logits place by place.
+An attacker is taken to be consistent: it claims the log-probabilities that its tokens have under
+the sampling that it claims. Rates are also given for the beginnings of the traces.
+
+    python -m tests.bench.toploc_detection [--traces 64] [--nano 300] [--only honest|attacks]
+
+Two JSON lines per attack, `detect/<attack>`; for `detect/honest` the rates are false positives.
+Forced passes are kept in `.bench/`. The default takes about 30 minutes of one idle core.
+"""
+
+import argparse
+import json
+import sys
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from infra.inference import load_engine
+from infra.inference.transformers_engine import TransformersEngine
+from infra.models.profiles import find_profile
+from tasks.validate.check import ModelFacts, check_trace
+from tasks.validate.config import ValidateConfig
+from tests.bench.detection_attacks import attacks
+from tests.bench.detection_provers import PROVERS, replays
+from tests.bench.detection_traces import SMOLLM2, nano_traces, rule_of, smollm2_traces
+from toploc.calibration import lower_bound, upper_bound
+from toploc.decision import Evidence, beyond, evidence
+from toploc.profile import Profile
+from toploc.sampling import Claims, examine
+from toploc.verdict import examine_proofs
+from toploc.verify import VerificationResult
+
+PEERS = {"toploc 38/10/8": (38, 10.0, 8.0), "toploc 60/40/40": (60, 40.0, 40.0)}
+LENGTHS = (32, 64, 128, 256)
+NANO = ("tracemill/nano-s", "tracemill/nano-m", "tracemill/nano-l")
+PIECE = 32
+"""SmolLM2's honest traces are also cut into pieces of so many tokens: traces whose prompt is what
+precedes them."""
+
+WHOLE, PIECES, NANOS = 0, 1, 2
+"""Keys of the honest tally."""
+
+
+@dataclass
+class Tally:
+    """Refusals of one attack, by number of tokens."""
+
+    traces: dict[int, int] = field(default_factory=lambda: defaultdict(int))
+    refused: dict[tuple[str, int], int] = field(default_factory=lambda: defaultdict(int))
+
+    def add(self, length: int, refusals: dict[str, bool]) -> None:
+        self.traces[length] += 1
+        for name, refused in refusals.items():
+            self.refused[name, length] += refused
+
+    def rate(self, name: str, length: int) -> float:
+        return self.refused[name, length] / max(self.traces[length], 1)
+
+
+@dataclass
+class Case:
+    """A trace as uploaded, and what can be said of it."""
+
+    faults: tuple[str, ...]
+    evidence: Evidence | None
+    results: list[VerificationResult]
+
+    def refusals(self, profile: Profile, start: int = 0, end: int | None = None) -> dict[str, bool]:
+        """Who refuses it, or its tokens from `start` to `end`, both on the edges of chunks."""
+        if self.evidence is None:
+            return {"ours": True} | dict.fromkeys(PEERS, True)
+        whole = self.evidence
+        end = len(whole.distances) if end is None else end
+        chunks, tokens = slice(start // 32, -(-end // 32)), slice(start, end)
+        part = Evidence(
+            whole.rows[chunks],
+            whole.errors[chunks],
+            whole.missing[chunks],
+            whole.distances[tokens],
+            whole.logprob_errors[tokens],
+        )
+        refused = {"ours": bool(self.faults or beyond(part, profile.limits))}
+        for name, (mismatches, mean, median) in PEERS.items():
+            refused[name] = any(
+                one.exp_mismatches > mismatches
+                or one.mant_err_mean > mean
+                or one.mant_err_median > median
+                for one in self.results[chunks]
+            )
+        return refused
+
+
+def case(
+    row: dict[str, Any], hidden: Tensor, logits: Tensor, known: dict[tuple[int, ...], Claims]
+) -> Case:
+    """`known` holds what these logits have said of the same tokens before."""
+    proofs = examine_proofs(hidden, row["proofs"])
+    if proofs.comparison is None:
+        return Case(proofs.faults, None, [])
+    key = tuple(row["output_ids"])
+    if key not in known:
+        tokens = torch.tensor(row["output_ids"])
+        known[key] = examine(logits, tokens, row["seed"], rule_of(row["sampling"]))
+    claims = known[key]
+    claimed = row["logprobs"]
+    own = claims.logprobs if claimed is None else torch.tensor(claimed)
+    return Case(proofs.faults, evidence(proofs, claims, own), proofs.comparison.results())
+
+
+def smollm2_rows(
+    engine: TransformersEngine, count: int
+) -> tuple[list[dict[str, Any]], dict[str, dict[str, dict[str, Any]]]]:
+    """The base traces, and by prover and trace id what the other provers made of them."""
+    traces = smollm2_traces(engine, count)
+    made = {}
+    for prover in PROVERS:
+        print(f"prover {prover.name}", file=sys.stderr, flush=True)
+        rows = replays(prover, SMOLLM2, traces)
+        made[prover.name] = {row["trace_id"]: row for row in rows}
+    return traces, made
+
+
+def judged(
+    engine: TransformersEngine, traces: Sequence[dict[str, Any]]
+) -> Iterator[tuple[dict[str, Any], Tensor, Tensor]]:
+    """Traces with the reference's hidden states and logits."""
+    for number, trace in enumerate(traces):
+        if number % 16 == 0:
+            print(f"judging {number} of {len(traces)}", file=sys.stderr, flush=True)
+        with torch.inference_mode():
+            ((hidden, logits),) = engine.prefill([(trace["prompt_ids"], trace["output_ids"])])
+        yield trace, hidden, logits
+
+
+def smollm2(count: int, tallies: dict[str, Tally], attacked: bool) -> None:
+    """Honest pieces and all attacks on SmolLM2."""
+    engine = load_engine(SMOLLM2)
+    profile = find_profile(engine.revision)
+    assert profile is not None
+    facts, config = ModelFacts.of(engine), ValidateConfig()
+    traces, made = smollm2_rows(engine, count)
+    honest = [prover.name for prover in PROVERS if prover.honest]
+    tally = tallies["honest"]
+    for at, (trace, hidden, logits) in enumerate(judged(engine, traces)):
+        whole = check_trace(trace, hidden, logits, facts, config)
+        if whole.reasons:
+            raise SystemExit(f"an honest trace was refused: {whole.reasons}")
+        known: dict[tuple[int, ...], Claims] = {}
+        variants = {name: made[name].get(trace["trace_id"]) for name in made}
+        for row in [trace, *(variants[name] for name in honest)]:
+            if row is None:
+                continue
+            one = case(row, hidden, logits, known)
+            tally.add(WHOLE, one.refusals(profile))
+            for start in range(0, len(row["output_ids"]), PIECE):
+                end = min(start + PIECE, len(row["output_ids"]))
+                found = one.refusals(profile, start, end)
+                tally.add(PIECES, found)
+                if found["ours"]:
+                    print("refused:", row["engine"], start, end, file=sys.stderr, flush=True)
+        if not attacked:
+            continue
+        other = traces[(at + 1) % len(traces)]
+        for name, row, states, scores in attacks(engine, trace, other, variants, hidden, logits):
+            said = known if scores is logits else {}
+            one, count = case(row, states, scores, said), len(row["output_ids"])
+            if name == "truncated_early":
+                ours = check_trace(row, states, scores, facts, config).verdict != "accepted"
+                tallies[name].add(256, one.refusals(profile) | {"ours": ours})
+                continue
+            for length in LENGTHS:
+                if length <= count or (length == 256 and count > 128):
+                    tallies[name].add(length, one.refusals(profile, 0, min(length, count)))
+    engine.close()
+
+
+def nano(count: int, tally: Tally) -> None:
+    """Honest traces of the nano models by all honest provers."""
+    for model in NANO:
+        engine = load_engine(model)
+        profile = find_profile(engine.revision)
+        assert profile is not None
+        traces = nano_traces(engine, count)
+        rows = {trace["trace_id"]: [trace] for trace in traces}
+        for prover in PROVERS:
+            if prover.honest:
+                print(f"{model}: {prover.name}", file=sys.stderr, flush=True)
+                for row in replays(prover, model, traces):
+                    rows[row["trace_id"]].append(row)
+        for trace, hidden, logits in judged(engine, traces):
+            known: dict[tuple[int, ...], Claims] = {}
+            for row in rows[trace["trace_id"]]:
+                refusals = case(row, hidden, logits, known).refusals(profile)
+                tally.add(NANOS, refusals)
+                if refusals["ours"]:
+                    print("refused:", row["engine"], len(row["output_ids"]), file=sys.stderr)
+        engine.close()
+
+
+def report(tallies: dict[str, Tally]) -> None:
+    """Two lines per attack."""
+    for name, tally in tallies.items():
+        for peer in PEERS:
+            if name == "honest":
+                count = tally.traces[PIECES] + tally.traces[NANOS]
+                ours, theirs = (
+                    sum(tally.refused[side, part] for part in (PIECES, NANOS))
+                    for side in ("ours", peer)
+                )
+                figures: dict[str, Any] = {
+                    "ours": ours / count,
+                    "peer": theirs / count,
+                    "traces": count,
+                    "upper_bound_95": round(upper_bound(ours, count), 6),
+                    "of_smollm2": tally.traces[PIECES],
+                    "whole_traces_of_smollm2": tally.traces[WHOLE],
+                    "whole_traces_refused": tally.refused["ours", WHOLE],
+                }
+            else:
+                count = tally.traces[256]
+                caught = tally.refused["ours", 256]
+                figures = {
+                    "ours": round(caught / max(count, 1), 4),
+                    "peer": round(tally.rate(peer, 256), 4),
+                    "traces": count,
+                    "lower_bound_95": round(lower_bound(caught, count), 4) if count else None,
+                    "by_tokens": {n: round(tally.rate("ours", n), 4) for n in LENGTHS},
+                }
+            ratio = figures["ours"] / figures["peer"] if figures["peer"] else None
+            line = {"bench": "toploc_detection", "metric": f"detect/{name}"} | figures
+            print(
+                json.dumps(line | {"peer_name": peer, "ratio": ratio, "unit": "rate"}), flush=True
+            )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--traces", type=int, default=64, help="base traces of SmolLM2")
+    parser.add_argument("--nano", type=int, default=300, help="honest traces per nano model")
+    parser.add_argument("--only", choices=["honest", "attacks"])
+    arguments = parser.parse_args()
+    tallies: dict[str, Tally] = defaultdict(Tally)
+    smollm2(arguments.traces, tallies, attacked=arguments.only != "honest")
+    if arguments.only != "attacks":
+        nano(arguments.nano, tallies["honest"])
+    report(tallies)
+
+
+if __name__ == "__main__":
+    main()
