@@ -25,6 +25,7 @@ test-slow: install
 bench: install
 	$(BIN)/python -m tests.bench.orchestration
 	$(BIN)/python -m tests.bench.toploc_speed
+	$(BIN)/python -m tests.bench.toploc_cost
 	$(BIN)/python -m tests.bench.toploc_detection
 	$(BIN)/python -m tests.bench.verify_math
 
