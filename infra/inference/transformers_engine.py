@@ -27,6 +27,7 @@ from infra.inference.protocol import (
     SamplingParams,
     Status,
 )
+from infra.inference.stages import ModelStages
 from toploc.sampling import SamplingRule
 
 
@@ -120,6 +121,15 @@ class TransformersEngine:
         and with 1 the products of decoding.
         """
         return prefill(self._loaded(), items, step)
+
+    @torch.inference_mode()
+    def logits(self, hidden: Tensor) -> Tensor:
+        """Logits in float32 of last hidden states [rows, hidden]."""
+        return self._loaded().logits(hidden)
+
+    def stages(self, count: int) -> ModelStages:
+        """The model cut into stages, which share its weights."""
+        return ModelStages(self._loaded(), count)
 
     def close(self) -> None:
         """Free the weights."""
