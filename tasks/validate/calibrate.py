@@ -116,7 +116,8 @@ def calibrate(model_id: str, plan: Plan, progress: Progress) -> Profile:
     texts = [run.text for run in runs]
     for dtype in plan.dtypes:
         own = f"|{dtype}|" in engine.environment
-        chosen = texts if own else texts[:: max(1, len(texts) // plan.other_traces)]
+        some = texts[:: max(1, len(texts) // plan.other_traces)][: plan.other_traces]
+        chosen = texts if own else some
         kernels = ATTENTIONS[1:] if own else ATTENTIONS
         for at, attention in enumerate(kernels):
             progress(f"{dtype}, {attention}: {len(chosen[at :: len(kernels)])} traces")

@@ -169,6 +169,31 @@ def test_a_forgery_is_rejected_and_harms_no_other(engine, honest, trace, name):
     assert [one.verdict for one in others] == ["accepted"] * len(others)
 
 
+def test_a_refusal_is_soft_only_where_nobody_has_calibrated(engine, trace):
+    elsewhere = "transformers|SomeVendor-1-1+avx9|float32|sdpa_grouped"
+    assert verdict(engine, trace | {"engine": elsewhere})[0].verdict == "accepted"
+    change_token(5)(trace, [])
+    hard, soft = verdict(engine, trace, trace | {"engine": elsewhere, "trace_id": "e" * 32})
+    assert hard.verdict == soft.verdict == "rejected"
+    assert "soft" not in hard.figures and soft.figures["soft"] is True
+    assert soft.reasons[0].startswith("outside_calibration: ")
+    assert soft.reasons[1:] == hard.reasons
+    ended = trace | {"engine": elsewhere, "finish_reason": "error"}
+    assert "soft" not in verdict(engine, ended)[0].figures
+
+
+def test_a_model_without_a_profile_is_judged_by_fixed_limits(engine, honest, trace):
+    config = ValidateConfig(calibrated=False)
+    found = judge(honest, engine, config)
+    assert {one.verdict for one in found.values()} == {"accepted"}
+    assert {one.figures["limits"] for one in found.values()} == {"fixed"}
+    trace["output_ids"][-1] = next(iter(engine.eos_ids))
+    trace["finish_reason"] = "stop"
+    trace["output_ids"][-2] = other(trace["output_ids"][-2])
+    (one,) = judge([trace], engine, config).values()
+    assert one.verdict == "rejected" and "soft" not in one.figures
+
+
 def test_our_own_fault_is_a_crash_and_never_accepted(engine, honest, trace):
     def fails(items):
         raise RuntimeError("out of memory")
