@@ -29,6 +29,7 @@ from verifiers.kinds import (
     reasoning_gym,
     reverse_text,
     unscramble,
+    verifiable_code,
 )
 from verifiers.kinds.base import Info, Kind
 from verifiers.result import (
@@ -57,6 +58,7 @@ KINDS: tuple[Kind, ...] = (
     null_reward.KIND,
     environment.KIND,
     kernelbench.KIND,
+    verifiable_code.KIND,
 )
 _BY_TYPE = {task_type: kind for kind in KINDS for task_type in kind.task_types}
 
@@ -116,10 +118,13 @@ def unknown_score(error: UnknownTaskType) -> Score:
 
 
 def parse_info(value: object) -> Info:
-    """verification_info as an object; a JSON text is parsed strictly."""
+    """verification_info as an object; a JSON text is parsed strictly, and so is the Python literal
+    that rows of SYNTHETIC-1 hold.
+    """
     if isinstance(value, str):
+        literal = value.lstrip().startswith("{'")  # no JSON starts like that
         try:
-            value = strict_json.loads(value)
+            value = strict_json.loads_literal(value) if literal else strict_json.loads(value)
         except strict_json.InvalidJson as error:
             raise RowFault(f"verification_info is not JSON: {error}") from error
     if not isinstance(value, Mapping):

@@ -113,9 +113,10 @@ def _last_words(ended: Ended) -> str:
     return lines[-1][:200] if lines else f"exit status {ended.exit_code}"
 
 
-def _program_test(
+def program_test(
     budget: Budget, source: str, stdin: str, expected: str, where: str
 ) -> Outcome | None:
+    """Run one test of a stdin program; None when it passes."""
     data = stdin.encode("utf-8", "surrogatepass")
     ended = budget.run({"mode": "program", "source": source}, data)
     if (failed := failure(ended, where)) is not None:
@@ -141,9 +142,10 @@ def result_of(ended: Ended, nonce: str, most: int) -> dict[str, Any] | None:
     return value if isinstance(value, dict) else None
 
 
-def _call_test(
+def call_test(
     budget: Budget, source: str, name: str, args: str, output: str, where: str
 ) -> Outcome | None:
+    """Run one call; `args` is a JSON list, `output` JSON; None when it passes."""
     nonce = run.new_nonce()
     job: dict[str, object] = {
         "mode": "call",
@@ -183,9 +185,9 @@ def _judge(answer: str, info: Info) -> Outcome:
         for number in range(len(inputs)):
             where = f"test {number + 1} of {len(inputs)}"
             if name is None:
-                failed = _program_test(budget, source, inputs[number], outputs[number], where)
+                failed = program_test(budget, source, inputs[number], outputs[number], where)
             else:
-                failed = _call_test(budget, source, name, *calls[number], where)
+                failed = call_test(budget, source, name, *calls[number], where)
             if failed is None:
                 failed = budget.passed(where)
             if failed is not None:

@@ -33,7 +33,7 @@ def python(wheels, cache, sandbox_here):
         yield made
 
 
-def load(python, way, monkeypatch, seconds=60.0, **more):
+def load(python, way, monkeypatch, seconds=240.0, **more):
     monkeypatch.setattr(process, "LIMITS", SMALL)
     monkeypatch.setattr(process, "LOAD_SECONDS", seconds)
     before = running()
@@ -61,7 +61,6 @@ def test_it_gains_nothing(python, way, monkeypatch):
         ("threads", "can't start new thread"),
         ("crash", "process ended"),
         ("leave", "process ended"),
-        ("forever", "process ended"),  # by its CPU limit
         ("floods", "bytes; 67108864 may be"),
         ("forged_size", "bytes; 67108864 may be"),
     ],
@@ -70,7 +69,7 @@ def test_it_breaks_only_itself(python, way, reason, monkeypatch):
     assert reason in load(python, way, monkeypatch)
 
 
-@pytest.mark.parametrize("way", ["sleep", "fork", "fork_bomb"])
+@pytest.mark.parametrize("way", ["sleep", "fork", "fork_bomb", "forever"])
 def test_what_never_ends_is_ended(python, way, monkeypatch):
     what = load(python, way, monkeypatch, seconds=3.0)
     assert "took too long" in what or "gained 'forked'" in what

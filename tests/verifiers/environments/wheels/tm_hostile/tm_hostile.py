@@ -14,13 +14,18 @@ import time
 
 
 def read_files() -> str:
-    for path in ("/etc/passwd", "/etc/hostname", "/root", "/proc/1/environ", "/sys", "/home"):
+    for path in (
+        "/etc/passwd",
+        "/etc/hostname",
+        "/etc/machine-id",
+        "/proc/1/environ",
+        "/sys/class",
+    ):
         try:
             found = str(os.listdir(path)) if os.path.isdir(path) else open(path).read()
         except OSError:
             continue
-        if found not in ("", "[]"):
-            return f"{path}: {found[:100]}"
+        return f"{path}: {found[:100]}"
     return ""
 
 
