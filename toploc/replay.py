@@ -108,7 +108,7 @@ def judge_group(
     handed_out: HandedOut,
     judge_tokens: TokenJudge,
     judge_proof: ProofJudge = judge_proofs,
-    row_error: float = 0.02,
+    row_error: float = 0.05,
 ) -> GroupVerdict:
     """Accept a trace of a group, or name the first faulty stage.
 

@@ -20,6 +20,7 @@ from torch import Tensor
 from infra.inference.protocol import PROOF_ROWS, Engine
 from infra.models.profiles import find_profile
 from tasks.validate.config import ValidateConfig
+from toploc.misplaced import permuted
 from toploc.sampling import Claims, SamplingLimits, SamplingRule, examine, judge_sampling
 from toploc.verdict import (
     Examination,
@@ -112,6 +113,8 @@ def check_trace(
     if not found.accepted and not reasons:
         reasons.append("proof_refused")
     figures = found.figures | {"limits": "fixed" if profile is None else "calibrated"}
+    if not found.accepted and proofs.comparison is not None:
+        reasons += permuted(hidden, trace["proofs"], TOPK, PROOF_ROWS)
     ending = false_ending(trace, sampling["max_tokens"], sampling["stop"], facts)
     if ending:
         reasons.append(ending)

@@ -14,6 +14,7 @@ from infra.inference.errors import BadItem
 from infra.inference.protocol import Engine
 from infra.storage import Store
 from infra.storage.shards import read_table
+from tasks.validate.binding import COLUMNS, bound
 from tasks.validate.check import (
     ModelFacts,
     Verdict,
@@ -23,27 +24,13 @@ from tasks.validate.check import (
 )
 from tasks.validate.config import ValidateConfig
 
-COLUMNS = [
-    "trace_id",
-    "model_revision",
-    "seed",
-    "sampling",
-    "prompt_ids",
-    "output_ids",
-    "logprobs",
-    "status",
-    "finish_reason",
-    "proofs",
-    "engine",
-]
-
 
 def validate_shard(payload: dict[str, Any], engine_of: Callable[[str], Engine]) -> dict[str, Any]:
     """Verdict rows of a committed shard of traces, in its order."""
     engine = engine_of(payload["model"])
     config = ValidateConfig(**payload["config"])
     traces = read_table(Store(payload["root"]), payload["traces"], columns=COLUMNS).to_pylist()
-    verdicts = judge(traces, engine, config, audited=payload["audited"])
+    verdicts = bound(traces, judge(traces, engine, config, audited=payload["audited"]))
     return {
         "verdicts": [
             {

@@ -15,7 +15,7 @@ from infra.models.registry import materialise
 from toploc.build import prove
 from toploc.groups import GroupTask, StageRecord, StageSigner, link_digest, rows_digest
 from toploc.replay import judge_group
-from toploc.sampling import SamplingRule, judge_sampling, margins, sample
+from toploc.sampling import SamplingLimits, SamplingRule, judge_sampling, margins, sample
 from toploc.signing import SigningKey
 from toploc.transcript import Transcript
 from toploc.verdict import Limits, judge_proofs
@@ -27,7 +27,8 @@ RULE = SamplingRule(1.0, 1.0, 0, 0.0)
 KEYS = [SigningKey(bytes([stage + 1]) * 32) for stage in range(STAGES)]
 MEMBERS = tuple(key.node_id for key in KEYS)
 LIMITS = Limits(exp_mismatches=8, mant_err_mean=3.0, mant_err_median=2.0)
-"""For float32 on both sides, where honest stages show at most 1, 0.1 and 0."""
+"""For float32 on both sides, where honest stages differ in nothing."""
+DRAWN = SamplingLimits()
 
 
 @pytest.fixture(scope="module")
@@ -179,7 +180,7 @@ def run(nano):
     return decode
 
 
-def judge(model, case: Case, asked=None, limits=LIMITS, row_error=0.02, **changed):
+def judge(model, case: Case, asked=None, limits=LIMITS, row_error=0.05, drawn=DRAWN, **changed):
     case = replace(case, **changed)
 
     def handed_out(stage):
@@ -190,7 +191,7 @@ def judge(model, case: Case, asked=None, limits=LIMITS, row_error=0.02, **change
     def judge_tokens(states):
         seed = case.transcript.seed
         tokens = torch.tensor(case.transcript.output_ids)
-        return judge_sampling(margins(model.logits(states), tokens, seed, RULE)).reasons
+        return judge_sampling(margins(model.logits(states), tokens, seed, RULE), drawn).reasons
 
     return judge_group(
         case.task,
@@ -207,9 +208,8 @@ def judge(model, case: Case, asked=None, limits=LIMITS, row_error=0.02, **change
 
 def noise(share, rows):
     generator = torch.Generator().manual_seed(5)
-    return rows + share * rows.norm(dim=-1, keepdim=True) * torch.nn.functional.normalize(
-        torch.randn(rows.shape, generator=generator), dim=-1
-    )
+    way = torch.nn.functional.normalize(torch.randn(rows.shape, generator=generator), dim=-1)
+    return rows + (share * rows.norm(dim=-1, keepdim=True) * way).to(rows.dtype)
 
 
 def skipped(came, made):
@@ -286,6 +286,21 @@ def test_one_corrupt_stage_is_named_with_its_kind(nano, run, stage, cheat, kind)
     assert verdict.outcome == "rejected"
     assert (verdict.fault.stage, verdict.fault.kind) == (stage, kind), verdict.fault.evidence
     assert verdict.failing_indices == [stage]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("stage", [None, *range(STAGES)])
+def test_stages_of_bfloat16_are_honest_too_and_the_corrupt_one_among_them_is_named(nano, stage):
+    half = load(Path(materialise(MODEL)), MODEL, "bfloat16", "eager")
+    cheats = {} if stage is None else {stage: Cheat(computes=noisy)}
+    loose = SamplingLimits(mean_margin=0.02, over_share=0.1)
+    traces = Pipeline(half, cheats).decode(prompts_of(6))
+    for trace in traces:
+        verdict = judge(nano, close(trace, cheats, trace), limits=Limits(), drawn=loose)
+        if stage is None:
+            assert verdict.outcome == "accepted", verdict
+        else:
+            assert verdict.failing_indices == [stage], verdict
 
 
 SECOND = {
