@@ -49,7 +49,7 @@ def test_shapes(task_type, completion, info, score):
 
 @pytest.mark.parametrize(
     ("completion", "tests", "score"),
-    [(ADD, CALLS, 0.5), (TWICE, STDIN, 1), (TWICE, [*STDIN, {"input": "x", "output": ""}], 0.5)],
+    [(ADD, CALLS, 0.5), (TWICE, STDIN, 1), (TWICE, [*STDIN, {"input": "x", "output": "1"}], 0.5)],
 )
 def test_programs_score_the_share_of_their_tests(completion, tests, score, sandbox_here):
     info = {"language": "python", "test_cases": tests}
