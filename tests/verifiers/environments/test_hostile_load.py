@@ -81,7 +81,7 @@ def test_the_memory_of_all_its_processes_is_bounded(python, monkeypatch):
 
 
 def test_a_wheel_without_the_library_or_the_function(python, monkeypatch):
-    assert "No module named 'verifiers'" in load(python, "", monkeypatch)
+    assert "No module named" in load(python, "", monkeypatch)
     with pytest.raises(EnvironmentBroken, match="load_environment"):
         EnvironmentProcess(python, "json")
     with pytest.raises(EnvironmentBroken, match="No module named"):
