@@ -52,3 +52,16 @@ def test_a_worker_that_dies_loses_no_row(client):
 
 def test_no_rows_give_no_scores(client):
     assert score_over_dask([], client, batch_rows=4) == []
+
+
+def test_verifier_processes_stay_warm_between_batches(client):
+    score_over_dask([math("7")] * 4, client, batch_rows=2)
+    before = client.run(_verifier_processes)
+    score_over_dask([math("7")] * 4, client, batch_rows=2)
+    assert client.run(_verifier_processes) == before
+
+
+def _verifier_processes() -> list[int]:
+    import psutil
+
+    return sorted(child.pid for child in psutil.Process().children(recursive=True))
