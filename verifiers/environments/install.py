@@ -34,7 +34,7 @@ def python_of(digest: str) -> Path:
     if not python.exists():
         raise EnvironmentMissing(
             f"no environment {digest} below {environment_root()}; install it on this machine: "
-            "tracemill environment install LOCKFILE"
+            "python -m verifiers.environments install LOCKFILE"
         )
     return python
 

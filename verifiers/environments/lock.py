@@ -55,7 +55,7 @@ def read_lock(text: str) -> Lock:
             raise BadLock(
                 f"line {number} of the lock is {line[:80]!r}; allowed is only "
                 "name==version --hash=sha256:<64 hex digits>. Make the lock with "
-                "`tracemill environment lock`"
+                "`python -m verifiers.environments lock`"
             )
         name = re.sub(r"[-_.]+", "-", match["name"]).lower()
         if name in names:

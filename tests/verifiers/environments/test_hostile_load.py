@@ -98,7 +98,7 @@ def test_a_row_of_a_broken_environment_is_no_score(python, wheels, monkeypatch):
         assert judge_row("environment", "1", {**info, "reward_range": bad}).status == "unverifiable"
     missing = judge_row("environment", "1", {**info, "lock": "0" * 64})
     assert missing.status == "verifier_error"
-    assert "tracemill environment install" in missing.detail
+    assert "verifiers.environments install" in missing.detail
     for digest in ("../../bin", "A" * 64, ""):
         with pytest.raises(EnvironmentMissing):
             from verifiers.environments import python_of
