@@ -17,6 +17,7 @@ from tasks.collect.gold import derive_gold
 
 _ROLES = ("system", "user", "assistant")
 _OWN_KEYS = ("problem_id", "task_type", "prompt", "verification_info", "metadata", "gold", "source")
+_JUDGED = "llm_judgeable_groundtruth_similarity"
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,7 @@ def _build(raw: Raw) -> dict[str, Any]:
     except verifiers.UnknownTaskType:
         raise _Unfit(f"unknown_task_type: {task_type[:80]!r} has no verifier") from None
     prompt, repaired = _messages(row["prompt"])
-    info = _info(row["verification_info"])
+    info = _with_gold(_info(row["verification_info"]), row, prompt)
     try:
         identity = task_id(task_type, prompt, info)
         info_text = canonical_json(info)
@@ -128,6 +129,16 @@ def _info(info: object) -> dict[str, Any]:
     if not isinstance(info, dict):
         raise _Unfit(f"wrong_type: verification_info is {_short(info)}, not an object")
     return info
+
+
+def _with_gold(
+    info: dict[str, Any], row: dict[str, Any], prompt: list[dict[str, str]]
+) -> dict[str, Any]:
+    """Rows for a judge carry their truth in a column of its own, which no verifier sees."""
+    gold = row.get("gold_standard_solution")
+    if row["task_type"] != _JUDGED or "ground_truth" in info or not isinstance(gold, str):
+        return info
+    return {**info, "ground_truth": clean_text(gold), "problem": prompt[-1]["content"]}
 
 
 def _parse_info(text: str) -> object:

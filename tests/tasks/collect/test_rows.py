@@ -152,3 +152,18 @@ def test_any_row_becomes_a_storable_task_or_is_set_aside(row, whole):
         assert outcome.reason
     else:
         table_from_rows([outcome], SCHEMA)
+
+
+def test_the_gold_column_of_judged_rows_reaches_the_verifier():
+    row = {
+        "task_type": "llm_judgeable_groundtruth_similarity",
+        "prompt": "Why is the sky blue?",
+        "gold_standard_solution": "Rayleigh scattering.",
+        "verification_info": "{'judging_instructions': 'Be strict.'}",
+    }
+    task = to_task(Raw(row, "test"))
+    assert json.loads(task["verification_info"]) == {
+        "ground_truth": "Rayleigh scattering.",
+        "judging_instructions": "Be strict.",
+        "problem": "Why is the sky blue?",
+    }
