@@ -26,7 +26,8 @@ import verifiers
 from verifiers.kinds import code
 from verifiers.sandbox import Ended, Limits, launch, run, run_program, slots
 
-pytestmark = pytest.mark.usefixtures("sandbox_here")
+# The first test waits for all attacks; on a busy machine programs get more time than their limits.
+pytestmark = [pytest.mark.usefixtures("sandbox_here"), pytest.mark.timeout(1800)]
 
 ATTACKS = tomllib.loads((Path(__file__).parent / "data" / "attacks.toml").read_text())["attack"]
 CANARY = "CANARY-" + secrets.token_hex(16)
