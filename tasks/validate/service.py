@@ -81,7 +81,7 @@ class QueueWorker:
             self.failed = f"{type(error).__name__}: {error}"
             raise
         self.ready.set()
-        while True:
+        while not self._queue.closed:
             work = self._queue.take(wait_seconds=3600)
             if work is None:
                 continue

@@ -54,6 +54,7 @@ class WorkQueue:
         except OSError as error:
             raise QueueTaken(path) from error
         self._changed = threading.Condition()
+        self.closed = False
         self._db = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
         self._db.execute("PRAGMA journal_mode = WAL")
         self._db.execute("PRAGMA synchronous = FULL")
@@ -88,12 +89,15 @@ class WorkQueue:
         return None if row is None else _work(row)
 
     def take(self, wait_seconds: float) -> Work | None:
-        """The oldest request that may be worked on now, as running; None if none came in time."""
+        """The oldest request that may be worked on now, as running; None if none came in time.
+
+        None at once when the queue is closed.
+        """
         deadline = time.monotonic() + wait_seconds
         with self._changed:
-            while (row := self._next()) is None:
+            while self.closed or (row := self._next()) is None:
                 left = deadline - time.monotonic()
-                if left <= 0:
+                if self.closed or left <= 0:
                     return None
                 self._changed.wait(min(left, 1.0))
             return _work(row)
@@ -121,6 +125,8 @@ class WorkQueue:
         self, work: Work, state: str, attempts: int, until: float, result: dict[str, Any]
     ) -> None:
         with self._changed:
+            if self.closed:
+                return  # the next process finds it running, and does it again
             self._db.execute(
                 "UPDATE work SET state = ?, attempts = ?, not_before = ?, result = ? "
                 "WHERE name = ?",
@@ -138,10 +144,12 @@ class WorkQueue:
         return {str(name): int(count) for name, count in rows}
 
     def close(self) -> None:
-        """Give the queue to another process."""
+        """Give the queue to another process; a thread that waits for work is let go."""
         with self._changed:
+            self.closed = True
             self._db.close()
             self._lock_file.close()
+            self._changed.notify_all()
 
 
 def _work(row: Any) -> Work:

@@ -48,7 +48,10 @@ def serve(
     worker.start()
     names = {"model": model, "model_revision": revision}
     app = make_app(queue, worker, store, names, token)
-    uvicorn.run(app, host=host, port=port, log_level="warning", limit_concurrency=256)
+    try:
+        uvicorn.run(app, host=host, port=port, log_level="warning", limit_concurrency=256)
+    finally:
+        queue.close()
 
 
 def read_token(file: Path | None) -> str:

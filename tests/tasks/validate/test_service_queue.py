@@ -1,4 +1,5 @@
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -66,3 +67,16 @@ def test_what_waits_for_somebody_comes_back_later_and_that_is_no_attempt(path):
     assert queue.take(0) is None and queue.find("a").result == {"challenge": []}
     queue.postpone(queue.find("a"), time.time() - 1, {})
     assert queue.take(0).name == "a"
+
+
+def test_closing_lets_go_who_waits_and_drops_what_comes_late(path):
+    queue = WorkQueue(path)
+    queue.trigger("a", {})
+    running = queue.take(0)
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(queue.take, 3600)
+        queue.close()
+        assert waiting.result(60) is None
+    queue.finish(running, {"status": "accept"})
+    again = WorkQueue(path)
+    assert again.find("a").state == "waiting" and again.take(0).attempts == 2
