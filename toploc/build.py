@@ -9,6 +9,7 @@ an engine must not stop because of a proof, so they log and return null proofs, 
 takes.
 """
 
+import base64
 import logging
 from collections.abc import Sequence
 
@@ -18,7 +19,7 @@ from torch import Tensor
 
 from toploc.errors import InvalidSettings, UnprovableActivations
 from toploc.field import Ints, P
-from toploc.proof import ProofPoly, bit_patterns, proofs_from_points
+from toploc.proof import ProofPoly, Words, words_from_points
 from toploc.select import top_k
 
 logger = logging.getLogger(__name__)
@@ -85,23 +86,23 @@ def largest(segment: Tensor, topk: int) -> tuple[Ints, Ints]:
             f"a chunk has {segment.shape[1]} values, fewer than topk={topk}; such a short chunk "
             "cannot be proven: use a smaller topk"
         )
-    indices = top_k(segment.view(torch.int16), topk)
-    patterns = bit_patterns(segment.gather(1, indices))
+    bits = segment.view(torch.int16)
+    columns = top_k(bits, topk)
+    indices = columns.cpu().numpy()
+    patterns = bits.gather(1, columns).cpu().numpy().astype(np.int64) & 0xFFFF
     # The largest magnitude comes first, so it tells whether all values are finite.
     if ((patterns[:, 0] & 0x7FFF) >= _INFINITY[segment.dtype]).any():
         raise UnprovableActivations(
             "activations hold NaN or infinity; such a computation cannot be proven: look for "
             "overflow in the model's dtype"
         )
-    return indices.cpu().numpy(), patterns.cpu().numpy()
+    return indices, patterns
 
 
-def build_segments(parts: list[Tensor], topk: int) -> list[ProofPoly]:
-    """Proofs of all chunks; raises what makes them unprovable."""
-    if not parts:
-        return []
+def _built(parts: list[Tensor], topk: int) -> Words:
+    """Proofs [chunks, 1 + topk] of all chunks, at least one; raises what makes them unprovable."""
     indices, patterns = zip(*(largest(part, topk) for part in parts), strict=True)
-    return proofs_from_points(np.concatenate(indices), np.concatenate(patterns))
+    return words_from_points(np.concatenate(indices), np.concatenate(patterns))
 
 
 @torch.no_grad()
@@ -111,35 +112,35 @@ def prove(hidden: Tensor, *, topk: int = 128, decode_batching_size: int = 32) ->
         raise UnprovableActivations(
             f"hidden states have shape {list(hidden.shape)}; give [rows, hidden], at least one row"
         )
-    parts = segments(hidden, decode_batching_size, skip_prefill=True)
-    return b"".join(proof.to_bytes() for proof in build_segments(parts, topk))
+    return _built(segments(hidden, decode_batching_size, skip_prefill=True), topk).tobytes()
 
 
-@torch.no_grad()
 def build_proofs(
     activations: Activations, decode_batching_size: int, topk: int, skip_prefill: bool = False
 ) -> list[ProofPoly]:
     """One proof per chunk; null proofs, and a line in the log, when that is not possible."""
-    try:
-        return build_segments(segments(activations, decode_batching_size, skip_prefill), topk)
-    except Exception as error:
-        logger.error("Error building proofs: %s", error)
-        step = max(decode_batching_size, 1)
-        null = ProofPoly.null(max(topk, 1))
-        return [null] * (1 + (len(activations) - 1 + step) // step)
+    proofs = build_proofs_bytes(activations, decode_batching_size, topk, skip_prefill)
+    return [ProofPoly.from_bytes(proof) for proof in proofs]
 
 
+@torch.no_grad()
 def build_proofs_bytes(
     activations: Activations, decode_batching_size: int, topk: int, skip_prefill: bool = False
 ) -> list[bytes]:
     """As `build_proofs`, as bytes."""
-    proofs = build_proofs(activations, decode_batching_size, topk, skip_prefill)
-    return [proof.to_bytes() for proof in proofs]
+    try:
+        parts = segments(activations, decode_batching_size, skip_prefill)
+        return [proof.tobytes() for proof in _built(parts, topk)] if parts else []
+    except Exception as error:
+        logger.error("Error building proofs: %s", error)
+        step = max(decode_batching_size, 1)
+        null = ProofPoly.null(max(topk, 1)).to_bytes()
+        return [null] * (1 + (len(activations) - 1 + step) // step)
 
 
 def build_proofs_base64(
     activations: Activations, decode_batching_size: int, topk: int, skip_prefill: bool = False
 ) -> list[str]:
     """As `build_proofs`, as base64 text."""
-    proofs = build_proofs(activations, decode_batching_size, topk, skip_prefill)
-    return [proof.to_base64() for proof in proofs]
+    proofs = build_proofs_bytes(activations, decode_batching_size, topk, skip_prefill)
+    return [base64.b64encode(proof).decode("ascii") for proof in proofs]

@@ -24,6 +24,9 @@ from toploc.field import Ints, P, injective_moduli, interpolate
 WORD = 2
 _LARGEST_WORD = 0xFFFF
 
+Words = npt.NDArray[np.uint16]
+"""Modulus and coefficients, big-endian."""
+
 
 @dataclass(repr=False)
 class ProofPoly:
@@ -80,7 +83,7 @@ class ProofPoly:
             )
         if xs.min() < 0 or ys.min() < 0:
             raise MalformedProof("a negative x or y; indices and bit patterns start at 0")
-        return proofs_from_points(xs, ys)[0]
+        return cls.from_bytes(words_from_points(xs, ys).tobytes())
 
     @classmethod
     def from_points_tensor(cls, x: Tensor, y: Tensor) -> "ProofPoly":
@@ -131,7 +134,7 @@ class ProofPoly:
         return cls.from_bytes(data)
 
 
-def proof_words(data: bytes) -> npt.NDArray[np.uint16]:
+def proof_words(data: bytes) -> Words:
     """Modulus and coefficients of one proof's bytes, not judged; MalformedProof for no proof."""
     if not isinstance(data, bytes | bytearray | memoryview):
         raise MalformedProof(f"a proof is bytes, got {type(data).__name__}")
@@ -148,11 +151,12 @@ def bit_patterns(values: Tensor) -> Tensor:
     return values.view(torch.int16).to(torch.int64) & _LARGEST_WORD
 
 
-def proofs_from_points(indices: Ints, patterns: Ints) -> list[ProofPoly]:
-    """One proof per row of indices and bit patterns, both [chunks, k]."""
-    moduli = injective_moduli(indices)
-    coefficients = interpolate(indices % moduli[:, None], patterns % P)
-    return [ProofPoly(c, m) for c, m in zip(coefficients.tolist(), moduli.tolist(), strict=True)]
+def words_from_points(indices: Ints, patterns: Ints) -> Words:
+    """Proofs [chunks, 1 + k] of rows of indices and bit patterns, both [chunks, k]."""
+    words = np.empty((len(indices), 1 + indices.shape[1]), dtype=">u2")
+    words[:, 0] = moduli = injective_moduli(indices)
+    words[:, 1:] = interpolate(indices % moduli[:, None], patterns % P)
+    return words
 
 
 def find_injective_modulus(x: list[int]) -> int:

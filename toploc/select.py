@@ -3,24 +3,22 @@
 Without sorting everything: the k-th largest maximum of disjoint groups of entries is a lower bound
 of the k-th largest entry, and little below it, so only the few entries that reach it are sorted. A
 CPU makes one pass over the data, row by row through the cache, and then looks only at small blocks
-that reach the bound; numpy does that, whose operations on small numbers are several times faster
-than torch's there. Elsewhere torch compares all entries. Results are equal bit for bit whatever the
-device, the number of threads or the other rows.
+that reach the bound, in compiled code. Elsewhere torch compares all entries. Results are equal bit
+for bit whatever the device, the number of threads or the other rows.
 
 Rows hold float32 numbers, ordered as numbers, or int16, the bits of bf16 or fp16 values, ordered by
 their magnitude, which is the order of the bits without the sign.
 """
 
 import math
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
 _MAGNITUDE = 0x7FFF
 _WIDEST_BLOCK = 16
+_WIDEST_CPU_BLOCK = 64
 _GROUPS_PER_RESULT = 4
 """With so many groups for each of the k results, the bound lets about k/8 too many entries pass."""
 
@@ -48,10 +46,7 @@ def leading(values: Tensor, k: int) -> tuple[Tensor, Tensor]:
         columns = torch.arange(n, device=values.device).expand(rows, n)
         return _ordered(_packed(values, columns)), torch.full((rows,), n, device=values.device)
     reaching = _reaching_on_cpu if values.device.type == "cpu" else _reaching
-    keys, columns, counts = reaching(values, k)
-    packed = torch.full((rows, int(counts.max())), _LAST, device=values.device)
-    filled = torch.arange(packed.shape[1], device=values.device) < counts[:, None]
-    packed[filled] = _packed(keys, columns)
+    packed, counts = reaching(values, k)
     return _ordered(packed), counts
 
 
@@ -88,53 +83,32 @@ def _blocks(n: int, k: int) -> tuple[int, int, int]:
     return width, blocks, max(blocks // (_GROUPS_PER_RESULT * k), 1)
 
 
-def _reaching(values: Tensor, k: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Keys and columns of all entries that reach the bound, row by row, and how many in each."""
+def _reaching(values: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """All entries that reach the bound, packed [rows, width], and how many in each row."""
     width, blocks, size = _blocks(values.shape[1], k)
     groups = blocks // size
     keys = values & _MAGNITUDE if values.dtype == torch.int16 else values
     maxima = keys[:, : width * size * groups].view(len(keys), -1, groups).amax(1)
     reach = keys >= maxima.topk(k, dim=1).values[:, -1:]
-    return keys[reach], torch.nonzero(reach)[:, 1], reach.sum(1)
+    counts = reach.sum(1)
+    packed = torch.full((len(keys), int(counts.max())), _LAST, device=values.device)
+    filled = torch.arange(packed.shape[1], device=values.device) < counts[:, None]
+    packed[filled] = _packed(keys[reach], torch.nonzero(reach)[:, 1])
+    return packed, counts
 
 
-def _reaching_on_cpu(values: Tensor, k: int) -> tuple[Tensor, Tensor, Tensor]:
+def _reaching_on_cpu(values: Tensor, k: int) -> tuple[Tensor, Tensor]:
     """As `_reaching`."""
-    data = values.numpy()
-    rows, n = data.shape
-    width, blocks, size = _blocks(n, k)
-    edge, groups = width * blocks, blocks // size
-    masked = np.empty(n, dtype=np.int16)
-    maxima = np.empty(blocks, dtype=data.dtype)
-    bounds = np.empty(rows, dtype=data.dtype)
-    chosen, again = [], []
-    for at, row in enumerate(data):
-        grid = _keys(row, masked)[:edge].reshape(width, blocks)
-        np.maximum.reduce(grid, axis=0, out=maxima)
-        sample = np.maximum.reduce(maxima[: groups * size].reshape(size, groups), axis=0)
-        sample.partition(groups - k)
-        bounds[at] = sample[groups - k]
-        chosen.append(np.flatnonzero(maxima >= bounds[at]))
-        again.append(grid.take(chosen[at], axis=1).reshape(-1))
-    # Of all chosen blocks of all rows, [width, blocks of the row] each, the entries that reach.
-    lengths = np.array([len(block) for block in chosen])
-    owner = np.repeat(np.arange(rows), lengths * width)
-    hit = np.flatnonzero(np.concatenate(again) >= bounds[owner])
-    row = owner[hit]
-    first = lengths.cumsum() - lengths
-    place, nth = np.divmod(hit - first[row] * width, lengths[row])
-    inside = row * n + place * blocks + np.concatenate(chosen)[first[row] + nth]
-    tail_row, tail = np.nonzero(_keys(data[:, edge:]) >= bounds[:, None])
-    where = np.concatenate([inside, tail_row * n + tail + edge])
-    where.sort()
-    row, column = np.divmod(where, n)
-    keys, counts = data.reshape(-1).take(where), np.bincount(row, minlength=rows)
-    return torch.from_numpy(keys), torch.from_numpy(column), torch.from_numpy(counts)
+    from toploc import kernels
 
-
-def _keys(values: npt.NDArray[Any], out: npt.NDArray[Any] | None = None) -> npt.NDArray[Any]:
-    """What the order of values is by."""
-    if values.dtype != np.int16:
-        return values
-    keys: npt.NDArray[Any] = np.bitwise_and(values, _MAGNITUDE, out=out)
-    return keys
+    data = np.require(values.numpy(), requirements=["C", "A"])
+    bits = data if values.dtype == torch.int16 else data.view(np.int32)
+    width = min(_WIDEST_CPU_BLOCK, data.shape[1] // (2 * k))
+    counts = np.empty(len(data), dtype=np.int64)
+    room, most = 0, 2 * k
+    while most > room:  # a second time only if many entries are equal
+        room = most
+        packed = np.empty((len(data), room), dtype=np.int64)
+        kernels.reaching(bits, k, width, packed, counts)
+        most = int(counts.max())
+    return torch.from_numpy(packed[:, :most]), torch.from_numpy(counts)

@@ -269,7 +269,6 @@ def fuzz(seconds: float, seed: int = 0) -> Counter[str]:
     for base in bases:
         assert judge_proofs(base.activations, b"".join(base.proofs)).accepted
     counts: Counter[str] = Counter()
-    logging.getLogger("toploc.build").setLevel(logging.CRITICAL)
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         base = bases[random.integers(len(bases))]
@@ -296,6 +295,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
     torch.set_num_threads(1)
+    logging.getLogger("toploc.build").setLevel(logging.CRITICAL)
     counts = fuzz(arguments.minutes * 60, arguments.seed)
     print(json.dumps({"bench": "toploc_fuzz", "inputs": counts.total(), **counts}))
 

@@ -18,7 +18,7 @@ from tests.bench.peers import PeerUnavailable
 from tests.bench.toploc_peer import PeerDied, ToplocPeer
 from toploc import ProofPoly, build_proofs_bytes, verify_proofs_bytes
 from toploc.build import batch_activations
-from toploc.proof import bit_patterns, proofs_from_points
+from toploc.proof import bit_patterns, words_from_points
 from toploc.verify import NO_MATCH
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
@@ -81,7 +81,7 @@ def of_the_packages_choice(chunk: Tensor, proof: bytes, k: int) -> bytes:
     bits = bit_patterns(chunk)
     taken = [i for i in equal.tolist() if polynomial(i % polynomial.modulus) == int(bits[i])]
     indices = torch.cat([above, torch.tensor(taken, dtype=torch.int64)])
-    return proofs_from_points(indices.numpy()[None], bits[indices].numpy()[None])[0].to_bytes()
+    return words_from_points(indices.numpy()[None], bits[indices].numpy()[None]).tobytes()
 
 
 def compare_statistics(

@@ -8,7 +8,7 @@ from toploc import select
 from toploc.select import leading, top_k
 
 
-@pytest.fixture(params=["numpy", "torch"], autouse=True, scope="module")
+@pytest.fixture(params=["compiled", "torch"], autouse=True, scope="module")
 def way(request):
     """Every test runs with the operations that other devices use as well."""
     with pytest.MonkeyPatch.context() as patch:
