@@ -32,7 +32,7 @@ def test_largest_magnitudes_then_lowest_index(rows, n, k, seed):
 
 
 @pytest.mark.parametrize(
-    ("n", "k"), [(49152, 20), (5000, 128), (300, 128), (300, 300), (210, 2), (1, 1)]
+    ("n", "k"), [(49152, 20), (30001, 200), (5000, 128), (300, 128), (300, 300), (210, 2), (1, 1)]
 )
 def test_largest_numbers_then_lowest_index(n, k):
     random = np.random.default_rng(n + k)
