@@ -65,6 +65,10 @@ class EnvironmentBroken(VerifierFault):
     """An environment failed, hung, or broke the protocol; it is no verdict on the answer."""
 
 
+class EnvironmentSlow(EnvironmentBroken):
+    """An environment gave no answer within its wall time."""
+
+
 class BrokenVerifier(VerifiersError):
     """A kind judges its own examples wrongly on this machine."""
 

@@ -56,6 +56,8 @@ class Episode:
         self._open = True
         self.turns = 0
         """Of the model, so far."""
+        self.failure: EnvironmentBroken | None = None
+        """What ended it early, when the environment hung, died or raised instead of answering."""
         self._stop = ""
         self.messages: list[Message] = []
         self.turn: Turn | None = None
@@ -125,7 +127,8 @@ class Episode:
         try:
             self._line.send(message, TURN_SECONDS)
             return self._line.receive(TURN_SECONDS, *expected)
-        except EnvironmentBroken:
+        except EnvironmentBroken as error:
+            self.failure = error
             self.close()
             raise
 

@@ -1,9 +1,10 @@
 """What runs in an environment's own virtual environment: `load_environment`, then episodes.
 
 A script; it imports the PyPI library `verifiers` and nothing of ours. One process loads the
-environment once and forks for each episode, so that an episode leaves nothing behind and can be
-killed alone. The model's turn of the library's own rollout is a message to the outside: no
-endpoint, no network. Frames on a socket: 4 bytes of length, then JSON.
+environment once and forks for each episode, so that an episode can be killed alone and leaves
+nothing behind: not in memory, nor in the scratch directory once no other episode runs. The
+model's turn of the library's own rollout is a message to the outside: no endpoint, no network.
+Frames on a socket: 4 bytes of length, then JSON.
 """
 
 import asyncio
@@ -160,7 +161,7 @@ def watch_reward_functions() -> list[str]:
         async def watched(*args: Any, **kwargs: Any) -> Any:
             try:
                 value = func(*args, **kwargs)
-                return await value if inspect.isawaitable(value) else value
+                return float(await value if inspect.isawaitable(value) else value)
             except Exception as error:
                 errors.append(f"{getattr(func, '__name__', func)}: {reason(error)}")
                 raise
@@ -212,9 +213,33 @@ def answer(request: dict[str, Any], environment: Any) -> dict[str, Any]:
         return {"error": reason(error)}
 
 
+def files(top: str) -> dict[str, tuple[int, ...]]:
+    """What lies below a directory, with what a change of it changes."""
+    found: dict[str, tuple[int, ...]] = {}
+    pending = [top]
+    while pending:
+        for entry in os.scandir(pending.pop()):
+            about = entry.stat(follow_symlinks=False)
+            if entry.is_dir(follow_symlinks=False):
+                found[entry.path] = (about.st_ino,)
+                pending.append(entry.path)
+            else:
+                found[entry.path] = (about.st_ino, about.st_size, about.st_mtime_ns)
+    return found
+
+
+def tidy(scratch: str, kept: dict[str, tuple[int, ...]]) -> None:
+    """Remove what episodes left. What cannot be removed or mended is an error: it ends us all."""
+    found = files(scratch)
+    for path in sorted(found.keys() - kept.keys(), reverse=True):  # what is inside comes first
+        (os.rmdir if len(found[path]) == 1 else os.unlink)(path)
+    if files(scratch) != kept:
+        raise RuntimeError("an episode changed what the environment keeps in its scratch directory")
+
+
 def serve(line: Line) -> None:
     """Load, then answer and fork until the outside is gone."""
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel reaps
+    scratch = os.getcwd()
     request, _ = line.receive()
     try:
         environment = load(request)
@@ -223,6 +248,7 @@ def serve(line: Line) -> None:
         line.send({"error": reason(error)})
         return
     children: dict[int, int] = {}
+    kept = files(scratch)
     while True:
         message, fds = line.receive()
         if "rows" in message:
@@ -230,16 +256,15 @@ def serve(line: Line) -> None:
         elif "kill" in message:
             pid = children.pop(message["kill"], 0)
             if pid:
-                try:
-                    os.kill(pid, signal.SIGKILL)
-                except ProcessLookupError:
-                    pass
+                os.kill(pid, signal.SIGKILL)
+                os.waitpid(pid, 0)
+                if not children:
+                    tidy(scratch, kept)
             line.send({"killed": message["kill"]})
         elif "episode" in message and fds:
             pid = os.fork()
             if pid == 0:
                 line.sock.close()
-                signal.signal(signal.SIGCHLD, signal.SIG_DFL)
                 episode(environment, Line(socket.socket(fileno=fds[0])), request[EPISODE_LIMITS])
                 os._exit(0)
             children[message["episode"]] = pid

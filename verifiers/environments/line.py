@@ -9,7 +9,7 @@ import time
 from typing import Any
 
 from verifiers import progress
-from verifiers.errors import EnvironmentBroken
+from verifiers.errors import EnvironmentBroken, EnvironmentSlow
 from verifiers.wire import HEADER
 
 MAX_FRAME = 64 << 20
@@ -68,7 +68,7 @@ class Line:
         while len(data) < count:
             left = deadline - time.monotonic()
             if left <= 0:
-                raise EnvironmentBroken("the environment took too long")
+                raise EnvironmentSlow("the environment took too long")
             progress.report(progress.ANSWER)
             self._sock.settimeout(min(left, _SLICE))
             try:

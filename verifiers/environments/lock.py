@@ -7,7 +7,9 @@ stand in a lock: no options, no addresses, no markers. A lock is for one platfor
 import hashlib
 import importlib.util
 import json
+import os
 import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -104,19 +106,25 @@ def run_pip(python: Path, arguments: Sequence[str]) -> None:
     if importlib.util.find_spec("pip") is None:
         raise InstallFailed(f"{sys.executable} has no pip; add it: python -m ensurepip")
     command = [sys.executable, "-P", "-m", "pip", "--python", str(python)]
+    pip = subprocess.Popen(
+        [*command, "--disable-pip-version-check", "--no-input", "--quiet", *arguments],
+        cwd="/",
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        start_new_session=True,  # pip starts itself again under the other interpreter
+    )
     try:
-        ended = subprocess.run(
-            [*command, "--disable-pip-version-check", "--no-input", "--quiet", *arguments],
-            cwd="/",
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=_PIP_SECONDS,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        raise InstallFailed(
-            f"pip {arguments[0]} took more than {_PIP_SECONDS} s; try again on a quieter machine"
-        ) from None
-    if ended.returncode != 0:
-        words = ended.stderr.decode("utf-8", "replace").strip().splitlines()[-4:]
+        _, errors = pip.communicate(timeout=_PIP_SECONDS)
+    except BaseException as error:
+        os.killpg(pip.pid, signal.SIGKILL)
+        pip.communicate()
+        if isinstance(error, subprocess.TimeoutExpired):
+            raise InstallFailed(
+                f"pip {arguments[0]} took more than {_PIP_SECONDS} s; "
+                "try again on a quieter machine"
+            ) from None
+        raise
+    if pip.returncode != 0:
+        words = errors.decode("utf-8", "replace").strip().splitlines()[-4:]
         raise InstallFailed(f"pip {arguments[0]} failed: {' | '.join(words)[:600]}")

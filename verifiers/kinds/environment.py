@@ -7,15 +7,27 @@ or its side of a conversation (verifiers/environments/messages.py), which is pla
 
 import hashlib
 import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from verifiers.environments import episode, process
+from verifiers.environments.episode import Episode
 from verifiers.environments.loaded import loaded
-from verifiers.environments.messages import assistant_message, turns_of
-from verifiers.errors import RowFault, VerifierFault
+from verifiers.environments.messages import Message, assistant_message, turns_of
+from verifiers.errors import EnvironmentBroken, EnvironmentSlow, RowFault, VerifierFault
 from verifiers.kinds.base import Info, Kind, text_of
-from verifiers.result import Outcome, judged, no_answer
+from verifiers.result import OK, Outcome, crashed, judged, no_answer, timed_out
 from verifiers.sandbox import availability
+
+
+@dataclass(frozen=True)
+class _Break:
+    """How an environment broke after a message of the model."""
+
+    failure: EnvironmentBroken
+    scoring: bool
+    """After the conversation."""
 
 
 def _object(info: Info, key: str, *, needed: bool) -> dict[str, object]:
@@ -49,28 +61,67 @@ def _judge(answer: str, info: Info) -> Outcome:
     low, high = _range(info)
     if reason := availability()[1]:
         raise VerifierFault(reason)
-    with loaded(digest, name, args) as environment:
-        if not answer.strip():
-            return no_answer("the answer is empty")
-        turns = [assistant_message(answer)] if environment.single_turn else turns_of(answer)
-        with environment.episode(row) as talk:
-            for message in turns:
-                if talk.turn is None:
-                    raise VerifierFault(
-                        f"environment {name} ended after {talk.turns} of {len(turns)} turns of the "
-                        "completion: it is not the one that these were made with"
-                    )
-                talk.step(message)
-            if talk.turn is not None:
-                return no_answer(f"the environment waits for turn {len(turns) + 1}")
-            result = talk.score(low, high)
+    place = digest, name, args
+    with loaded(*place) as environment:
+        single = environment.single_turn
+    if not answer.strip():
+        return no_answer("the answer is empty")
+    turns = [assistant_message(answer)] if single else turns_of(answer)
+
+    def play(messages: list[Message]) -> Outcome | _Break:
+        with loaded(*place) as environment, environment.episode(row) as talk:
+            return _play(talk, messages, low, high)
+
+    played = play(turns)
+    return played if isinstance(played, Outcome) else _blame(turns, row, play)
+
+
+def _play(talk: Episode, messages: list[Message], low: float, high: float) -> Outcome | _Break:
+    try:
+        for message in messages:
+            if talk.turn is None:
+                break  # what is said after the end does not count
+            talk.step(message)
+        if talk.turn is not None:
+            return no_answer(f"the environment waits for turn {len(messages) + 1}")
+        result = talk.score(low, high)
+    except EnvironmentBroken:
+        if talk.failure is None or talk.turns == 0:
+            raise
+        return _Break(talk.failure, talk.turn is None)
     beside = ", ".join(f"{key}={value:g}" for key, value in sorted(result.metrics.items()))
     return judged(result.score, f"reward {result.reward:g}, ended by {result.stop}; {beside}")
 
 
+def _blame(
+    turns: list[Message],
+    row: Mapping[str, object],
+    play: Callable[[list[Message]], Outcome | _Break],
+) -> Outcome:
+    """A completion that breaks the environment twice, where it bears another one, scores 0."""
+    broke = play(turns)
+    if isinstance(broke, Outcome):
+        return broke
+    for text in _other_texts(row):
+        other = play([{"role": "assistant", "content": text}] * len(turns))
+        if isinstance(other, Outcome) and (other.status == OK or not broke.scoring):
+            at_fault = timed_out if isinstance(broke.failure, EnvironmentSlow) else crashed
+            return at_fault(f"the completion breaks the environment: {broke.failure}")
+    raise broke.failure
+
+
+def _other_texts(row: Mapping[str, object]) -> Iterator[str]:
+    """Harmless answers: one that knows nothing, and the row's own, bare and marked."""
+    yield "I do not know."
+    truth = row.get("answer")
+    if isinstance(truth, str) and truth:
+        yield truth
+        yield f"\\boxed{{{truth}}} <answer>{truth}</answer>"
+
+
 KIND = Kind(
     name="environment",
-    version=1,
+    version=2,
     task_types=("environment",),
     binary=False,
     judge=_judge,

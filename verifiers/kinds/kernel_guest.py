@@ -7,6 +7,7 @@ import json
 import os
 import sys
 import time
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -36,7 +37,7 @@ def tensors(value: Any) -> list[torch.Tensor]:
 
 def mean_seconds(model: Any, inputs: list[Any], device: str, count: int) -> float:
     """Mean time of a call after some to warm up."""
-    wait = torch.cuda.synchronize if device.startswith("cuda") else lambda: None
+    wait: Callable[[], None] = torch.cuda.synchronize if device.startswith("cuda") else lambda: None
     for _ in range(3):
         model(*inputs)
     wait()

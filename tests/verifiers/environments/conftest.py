@@ -1,5 +1,6 @@
 import base64
 import hashlib
+import tempfile
 import tomllib
 import zipfile
 from pathlib import Path
@@ -41,6 +42,34 @@ def wheels(tmp_path_factory) -> Path:
     for source in sorted(SOURCES.iterdir()):
         build_wheel(source, where)
     return where
+
+
+def lines_of(wheels: Path, *names: str) -> str:
+    """Lines of a lock for wheels in a directory."""
+    found = [next(wheels.glob(f"{name}-*.whl")) for name in names]
+    return "".join(
+        f"{name}==0.1.0 --hash=sha256:{hashlib.sha256(wheel.read_bytes()).hexdigest()}\n"
+        for name, wheel in zip(names, found, strict=True)
+    )
+
+
+@pytest.fixture(scope="session")
+def lock_text(wheels):
+    """(names of wheels) -> text of a lock of them alone."""
+    return lambda *names: lines_of(wheels, *names)
+
+
+@pytest.fixture(scope="session")
+def secrets(cache):
+    """Files that anybody on this machine can read: in a public place, beside the environments."""
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as public:
+        Path(public).chmod(0o755)
+        files = [Path(public) / "secret", cache / "secret", cache / "environments" / "secret"]
+        for file in files:
+            file.parent.mkdir(exist_ok=True)
+            file.write_text("a secret of this machine")
+            file.chmod(0o644)
+        yield [str(file) for file in files]
 
 
 @pytest.fixture(scope="session")

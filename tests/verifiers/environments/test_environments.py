@@ -7,6 +7,7 @@ take seconds to load.
 import json
 import shutil
 import time
+from pathlib import Path
 
 import psutil
 import pytest
@@ -15,30 +16,25 @@ import verifiers
 from verifiers.environments import (
     EnvironmentProcess,
     install,
-    make_lock,
     play,
     python_of,
     read_lock,
 )
 from verifiers.environments import episode as episodes
 from verifiers.environments.loaded import close_all
-from verifiers.errors import EnvironmentBroken, InstallFailed
+from verifiers.errors import EnvironmentBroken
 from verifiers.registry import judge_row
 
 pytestmark = [pytest.mark.slow, pytest.mark.network, pytest.mark.timeout(3600)]
-NAMES = ("tm-sums==0.1.0", "tm-shop==0.1.0", "tm-hostile==0.1.0")
+LIBRARY = Path(__file__).parent / "data" / "library.lock"
 
 
 @pytest.fixture(scope="module")
-def lock(wheels, tmp_path_factory, sandbox_here):
-    """Resolved and installed once."""
+def lock(wheels, lock_text, cache, sandbox_here):
+    """Installed once."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("TRACEMILL_CACHE", str(tmp_path_factory.mktemp("cache")))
-        try:
-            made = make_lock(NAMES, [wheels])
-        except InstallFailed as error:
-            pytest.skip(f"no package index: {error}")
-        assert len(made.lines) > 50 and read_lock(made.text) == made
+        patch.setenv("TRACEMILL_CACHE", str(cache))
+        made = read_lock(LIBRARY.read_text() + lock_text("tm_sums", "tm_shop", "tm_hostile"))
         install(made, [wheels])
         yield made
         close_all()
@@ -139,8 +135,8 @@ def test_rows_of_both_by_their_task_type(lock, sums, shop):
     assert rewarded(lock, "tm-shop", several, "12").score == 1.0  # it needed no tool
     waiting = rewarded(lock, "tm-shop", several, call)
     assert (waiting.score, waiting.status) == (0.0, "no_answer")
-    longer = rewarded(lock, "tm-shop", several, json.dumps([*talk, talk[1]]))
-    assert (longer.score, longer.status) == (None, "verifier_error")
+    longer = [*talk, {"role": "assistant", "content": "13"}]  # after the end
+    assert rewarded(lock, "tm-shop", several, json.dumps(longer)).score == 1.0
     info = {"environment": "tm-sums", "lock": lock.digest, "row": single, "args": args}
     row = {"task_type": "environment", "verification_info": info}
     rows = [{**row, "completion": f"<answer>{n}</answer>"} for n in (3, 4, 3)]
@@ -148,8 +144,8 @@ def test_rows_of_both_by_their_task_type(lock, sums, shop):
 
 
 @pytest.fixture(scope="module")
-def hostile(lock):
-    with opened(lock, "tm-hostile") as process:
+def hostile(lock, secrets):
+    with opened(lock, "tm-hostile", secrets=secrets) as process:
         yield process
 
 
@@ -164,6 +160,12 @@ def episode(process, **info):
 )
 def test_an_episode_gains_nothing(hostile, way):
     assert episode(hostile, way=way).score == 0.0
+
+
+def test_an_environment_with_lasting_leftovers_is_ended(lock):
+    with opened(lock, "tm-hostile") as process:
+        assert episode(process, way="stuck").score == 0.0
+        assert not process.alive
 
 
 @pytest.mark.parametrize(
@@ -206,6 +208,32 @@ def test_a_reward_that_is_none_is_no_score(hostile, reward):
     with pytest.raises(EnvironmentBroken):
         episode(hostile, reward=reward)
     assert episode(hostile).score == 1.0
+
+
+@pytest.mark.parametrize("turns", [1, 3])
+def test_a_model_that_breaks_the_environment_scores_0(lock, hostile, turns, monkeypatch):
+    monkeypatch.setattr(episodes, "TURN_SECONDS", 20.0)
+    row, args = hostile.rows()[0], {"turns": turns}
+    honest = ["Well."] * turns
+    for words, status in (
+        (["fail"], "crash"),
+        (["leave"], "crash"),
+        (["sleep"], "timeout"),
+        (["Well.", "fail"], "crash"),
+        (["Well."], "ok"),
+    ):
+        talk = [*words, *honest][:turns]
+        said = json.dumps([{"role": "assistant", "content": word} for word in talk])
+        got = rewarded(lock, "tm-hostile", row, talk[0] if turns == 1 else said, args=args)
+        expected = status if words[-1] in talk else "ok"
+        assert (got.score, got.status) == (float(expected == "ok"), expected), (words, got)
+
+
+def test_an_environment_that_breaks_anyway_is_no_score(lock, hostile):
+    for info in ({"reward": "raise"}, {"way": "leave"}, {"reward": "over"}):
+        row = {**hostile.rows()[0], "info": info}
+        got = rewarded(lock, "tm-hostile", row, "x")
+        assert (got.score, got.status) == (None, "verifier_error"), got
 
 
 def test_several_turns_of_a_hostile_environment(lock, monkeypatch):

@@ -48,3 +48,12 @@ def test_a_wheel_named_twice_and_an_empty_lock_are_refused():
 def test_a_requirement_is_no_option():
     with pytest.raises(BadLock, match="option"):
         make_lock(["--index-url=https://example.org"])
+
+
+@pytest.mark.slow
+@pytest.mark.network
+def test_resolving_gives_what_is_needed_with_hashes():
+    lock = make_lock(["httpcore==1.0.9"])
+    names = {line.split("==")[0] for line in lock.lines}
+    assert names == {"httpcore", "h11", "certifi"}
+    assert read_lock(lock.text) == lock

@@ -12,6 +12,9 @@ import sys
 import threading
 import time
 
+SECRETS: list[str] = []
+"""Files of the machine outside."""
+
 
 def read_files() -> str:
     for path in (
@@ -20,6 +23,7 @@ def read_files() -> str:
         "/etc/machine-id",
         "/proc/1/environ",
         "/sys/class",
+        *SECRETS,
     ):
         try:
             found = str(os.listdir(path)) if os.path.isdir(path) else open(path).read()
@@ -153,9 +157,16 @@ def leftovers() -> str:
     return "found" if found else ""
 
 
+def stuck() -> str:
+    """A directory that nobody can list, with something in it."""
+    os.mkdir("/tmp/stuck", 0o300)
+    open("/tmp/stuck/mark", "w").close()
+    return ""
+
+
 WAYS = {way.__name__: way for way in (
     read_files, network, write, fork, fork_bomb, fork_memory, forever, sleep, memory, floods,
-    forged_size, prints, crash, leave, threads, signals, leftovers,
+    forged_size, prints, crash, leave, threads, signals, leftovers, stuck,
 )}  # fmt: skip
 REWARDS = {
     "huge": 10**400, "nan": float("nan"), "inf": float("inf"), "over": 1.5, "negative": -0.5,
@@ -163,14 +174,23 @@ REWARDS = {
 }  # fmt: skip
 
 
-def load_environment(at_load: str = "", turns: int = 1, group: bool = False):
+def load_environment(at_load="", turns=1, group=False, secrets=()):
+    SECRETS.extend(secrets)
     if at_load:
         raise RuntimeError(f"{at_load} gained {WAYS[at_load]()!r}")
     from datasets import Dataset
 
     import verifiers as vf
 
+    def obey(message) -> None:
+        """What a model that knows this environment can do with it."""
+        if message.content in WAYS:
+            WAYS[message.content]()
+        elif message.content == "fail":
+            raise KeyError("a bug of the author")
+
     async def judge(completion, info) -> float:
+        obey(completion[-1])
         if info.get("reward") == "raise":
             raise KeyError("a bug of the author")
         if "reward" in info:
@@ -184,6 +204,7 @@ def load_environment(at_load: str = "", turns: int = 1, group: bool = False):
         async def env_response(self, messages, state, **kwargs):
             if state["info"].get("fails"):
                 raise RuntimeError("a bug of the author")
+            obey(messages[-1])
             return [vf.UserMessage(role="user", content="x" * state["info"].get("size", 10))]
 
     dataset = Dataset.from_list([{"question": "Well?", "answer": "", "info": json.dumps({})}])
