@@ -1,10 +1,12 @@
 """Limits from honest runs: a profile of one model revision.
 
-A limit is what honest traces of the worst dtype reach at the stated rate of false positives:
-the empirical quantile where there are enough traces for it, and beyond them an exponential tail
-through the largest tenth, never less than the largest value seen nor than `LEAST`. The rate is
-shared among all figures of a trace (union bound). Beside it stands what was counted: limits from
-one half of the traces, held against the other half, with the exact binomial bound.
+Each dtype has limits of its own, since half precision differs from the verifier a hundred times
+more than single precision does, in its margins too. A limit is what honest traces reach at the
+stated rate of false positives: the empirical quantile where there are enough traces for it, and
+beyond them an exponential tail through the largest tenth, never less than the largest value seen
+nor than `LEAST`. The rate is shared among all figures of a trace (union bound). Beside it stands
+what was counted: limits from one half of the traces, held against the other half, with the exact
+binomial bound.
 
 Invariants: statistics in, profile out; the same runs give the same profile.
 """
@@ -12,22 +14,23 @@ Invariants: statistics in, profile out; the same runs give the same profile.
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from toploc.decision import (
     CHUNK_FIGURES,
     ROW_BANDS,
+    SETTLED,
     TOKEN_BANDS,
     TRACE_FIGURES,
     Evidence,
     Limits,
     band,
-    beyond,
+    beyond_all,
     figures,
 )
 from toploc.errors import MalformedProfile
+from toploc.field import Floats, Ints
 from toploc.profile import FIELDS, HeldOut, Profile
 
 CONFIDENCE = 0.95
@@ -77,7 +80,7 @@ def fit(model: str, revision: str, honest: Sequence[Honest], rate: float) -> Pro
     one_half = set(names[::2])
     trial = fit_limits([one for one in honest if one.trace in one_half], rate)
     whole = _whole(one for one in honest if one.trace not in one_half)
-    refused = sum(bool(beyond(one.evidence, trial)) for one in whole)
+    refused = sum(bool(beyond_all(one.evidence, trial)) for one in whole)
     count = len(_whole(honest))
     return Profile(
         model=model,
@@ -92,50 +95,62 @@ def fit(model: str, revision: str, honest: Sequence[Honest], rate: float) -> Pro
     )
 
 
-def fit_limits(honest: Sequence[Honest], rate: float) -> Limits:
-    """Limits that the traces of the worst dtype keep at this rate."""
-    share = rate / len(LEAST)
+def fit_limits(honest: Sequence[Honest], rate: float) -> dict[str, Limits]:
+    """Limits by dtype."""
     groups: dict[str, list[Evidence]] = {}
     for one in honest:
         dtype = one.environment.split("|")[FIELDS.index("dtype")]
         groups.setdefault(dtype, []).append(one.evidence)
-    trace = {name: [0.0] * len(TOKEN_BANDS) for name in TRACE_FIGURES}
-    chunk = {name: [0.0] * len(ROW_BANDS) for name in CHUNK_FIGURES}
-    token = LEAST["token_margin"]
-    for group in groups.values():
-        seen = [figures(one) for one in group]
-        places = np.array([band(TOKEN_BANDS, one.tokens) for one in seen])
-        for name, limits in trace.items():
-            values = np.array([one.trace[name] for one in seen])
-            _raise_to(limits, values, places, share, LEAST[name])
-        places = np.array([band(ROW_BANDS, n) for one in group for n in one.rows.tolist()])
-        for name, limits in chunk.items():
-            values = np.concatenate([one.chunk[name] for one in seen])
-            _raise_to(limits, values, places, share / CHUNKS, LEAST[name])
-        token = max(token, tail_limit(np.array([one.margins.max() for one in seen]), share))
+    return {dtype: _limits(group, rate / len(LEAST)) for dtype, group in sorted(groups.items())}
+
+
+def _limits(group: Sequence[Evidence], share: float) -> Limits:
+    seen = [figures(one) for one in group]
+    bands = np.array([band(TOKEN_BANDS, one.tokens) for one in seen])
+    trace = {
+        name: _by_band(
+            np.array([one.trace[name] for one in seen]), bands, len(TOKEN_BANDS), share, LEAST[name]
+        )
+        for name in TRACE_FIGURES
+    }
+    bands = np.array([band(ROW_BANDS, rows) for one in group for rows in one.rows.tolist()])
+    chunk = {
+        name: _by_band(
+            np.concatenate([one.chunk[name] for one in seen]),
+            bands,
+            len(ROW_BANDS),
+            share / CHUNKS,
+            LEAST[name],
+        )
+        for name in CHUNK_FIGURES
+    }
+    largest = np.array([one.margins.max() for one in seen])
+    typical = [one.trace["error_typical"] for one in seen if one.tokens >= SETTLED]
     return Limits(
-        {name: tuple(limits) for name, limits in trace.items()},
-        {name: tuple(limits) for name, limits in chunk.items()},
-        token,
+        trace,
+        chunk,
+        token_margin=max(LEAST["token_margin"], tail_limit(largest, share)),
+        least_error=min(typical, default=0.0) / 2,
     )
 
 
-def _raise_to(limits: list[float], values: Any, places: Any, share: float, least: float) -> None:
-    """Raise the limits of the bands to what these values need; short bands are never tighter."""
-    needed = [0.0] * len(limits)
-    for place in range(len(limits)):
-        own = values[places == place]
+def _by_band(
+    values: Floats, bands: Ints, count: int, share: float, least: float
+) -> tuple[float, ...]:
+    """A limit per band; those of fewer tokens or rows are never tighter."""
+    needed = [0.0] * count
+    for place in range(count):
+        own = values[bands == place]
         if len(own) >= MIN_TRACES:
             needed[place] = tail_limit(own, share)
         elif place:
             needed[place] = max(needed[place - 1], float(own.max(initial=0.0)))
         else:
             needed[place] = tail_limit(values, share)
-    for place in range(len(limits)):
-        limits[place] = max(limits[place], least, *needed[place:])
+    return tuple(max(least, *needed[place:]) for place in range(count))
 
 
-def tail_limit(values: Any, rate: float) -> float:
+def tail_limit(values: Floats, rate: float) -> float:
     """The value that a share `rate` is expected to exceed; at least the largest one."""
     ordered = np.sort(values)
     count = len(ordered)

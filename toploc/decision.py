@@ -38,6 +38,9 @@ CHUNKS_PER_ALLOWANCE = 32
 TOKENS_PER_ALLOWANCE = 1024
 """One token of this many may be beyond the limit of single tokens."""
 
+SETTLED = 32
+"""Tokens from which on a trace can be too exact for a dtype."""
+
 TRACE_FIGURES = ("error_mean", "error_typical", "missing_mean", "margin_mean", "logprob_error")
 """Figures with a limit per band of tokens."""
 CHUNK_FIGURES = ("chunk_error", "chunk_missing")
@@ -66,7 +69,7 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Largest figures of an acceptable trace."""
+    """Largest figures of an acceptable trace, in one dtype."""
 
     trace: Mapping[str, tuple[float, ...]]
     """TRACE_FIGURES: one limit per band of TOKEN_BANDS."""
@@ -74,6 +77,9 @@ class Limits:
     """CHUNK_FIGURES: one limit per band of ROW_BANDS."""
     token_margin: float
     """Largest margin of a single token, the last one always included."""
+    least_error: float
+    """Least `error_typical` of an honest trace of at least SETTLED tokens in this dtype. Whose
+    states are closer than that did not compute in it, and has no claim to its wider margins."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +152,11 @@ def beyond(found: Evidence, limits: Limits) -> list[str]:
         limit = limits.trace[name][at]
         if not value <= limit:
             reasons.append(f"{name}: {value:.4g} over {seen.tokens} tokens, allowed is {limit:.4g}")
+    if seen.tokens >= SETTLED and seen.trace["error_typical"] < limits.least_error:
+        reasons.append(
+            f"too_exact: error_typical is {seen.trace['error_typical']:.4g}, and no honest trace "
+            f"of this dtype is below {limits.least_error:.4g}"
+        )
     bands = [band(ROW_BANDS, rows) for rows in found.rows.tolist()]
     allowance = len(found.rows) // CHUNKS_PER_ALLOWANCE
     for name, values in seen.chunk.items():
@@ -165,6 +176,13 @@ def beyond(found: Evidence, limits: Limits) -> list[str]:
             f"allowed is {limits.token_margin:.4g}"
         )
     return reasons
+
+
+def beyond_all(found: Evidence, limits: Mapping[str, Limits]) -> list[str]:
+    """Nothing if a trace is within all limits of one dtype, else those that come nearest."""
+    reasons = [(dtype, beyond(found, own)) for dtype, own in limits.items()]
+    dtype, nearest = min(reasons, key=lambda pair: len(pair[1]))
+    return [f"{reason} ({dtype})" for reason in nearest]
 
 
 def summary(found: Evidence) -> dict[str, float | int]:

@@ -19,7 +19,7 @@ from toploc.decision import (
     TOKEN_BANDS,
     TRACE_FIGURES,
     Limits,
-    beyond,
+    beyond_all,
     evidence,
     summary,
 )
@@ -57,7 +57,8 @@ class Profile:
     environments: tuple[str, ...]
     modes: tuple[str, ...]
     held_out: HeldOut
-    limits: Limits
+    limits: Mapping[str, Limits]
+    """By dtype: a trace has to be within all limits of one of them."""
 
     def covers(self, environment: str) -> bool:
         """Whether each field of an environment has been seen, in whatever combination."""
@@ -82,7 +83,7 @@ class Profile:
         if examination.comparison is None:
             return ProofVerdict(False, examination.faults)
         found = evidence(examination, claims, claimed_logprobs)
-        reasons = beyond(found, self.limits)
+        reasons = beyond_all(found, self.limits)
         seen = examination.figures | summary(found)
         if examination.faults:
             return ProofVerdict(False, (*examination.faults, *reasons), seen)
@@ -108,7 +109,6 @@ def parse(text: str) -> Profile:
             f"profile format {fields['format']!r}; this version reads {FORMAT}: calibrate again"
         )
     held_out = _object(fields["held_out"], "held_out", tuple(HeldOut.__dataclass_fields__))
-    limits = _object(fields["limits"], "limits", tuple(Limits.__dataclass_fields__))
     environments = _texts(fields, "environments")
     if not environments or any(len(e.split("|")) != len(FIELDS) for e in environments):
         raise MalformedProfile(f"environments {environments}; allowed is {'|'.join(FIELDS)}")
@@ -125,12 +125,23 @@ def parse(text: str) -> Profile:
             _typed(held_out, "refused", int),
             _number(held_out, "bound"),
         ),
-        limits=Limits(
+        limits=_limits(
+            fields["limits"], {e.split("|")[FIELDS.index("dtype")] for e in environments}
+        ),
+    )
+
+
+def _limits(given: Any, dtypes: set[str]) -> dict[str, Limits]:
+    found = {}
+    for dtype, own in _object(given, "limits", tuple(dtypes)).items():
+        limits = _object(own, f"limits.{dtype}", tuple(Limits.__dataclass_fields__))
+        found[dtype] = Limits(
             _bands(limits["trace"], "trace", TRACE_FIGURES, len(TOKEN_BANDS)),
             _bands(limits["chunk"], "chunk", CHUNK_FIGURES, len(ROW_BANDS)),
             _number(limits, "token_margin"),
-        ),
-    )
+            _number(limits, "least_error"),
+        )
+    return found
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

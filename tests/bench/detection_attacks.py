@@ -18,6 +18,8 @@ from toploc.field import P
 from toploc.sampling import examine
 
 PROOF = 258
+JITTER = 0.008
+"""Relative noise of about as many ULP as bfloat16 has."""
 
 Attack = tuple[str, dict[str, Any], Tensor, Tensor]
 
@@ -51,7 +53,11 @@ def attacks(
 
 
 def _sampled(honest: dict[str, Any], logits: Tensor, hidden: Tensor) -> Iterator[Attack]:
-    """Tokens drawn otherwise than claimed, honest hidden states."""
+    """Tokens drawn otherwise than claimed, honest hidden states; and these with noise put on them,
+    which is how a cheat in float32 gets the wider margins of bfloat16."""
+    generator = torch.Generator().manual_seed(honest["seed"] % 2**32)
+    noise = torch.randn(hidden.shape, generator=generator)
+    noisy = prove((hidden.float() * (1 + JITTER * noise)).to(torch.bfloat16))
     temperature = 1.0 if '"temperature": 1.0' in honest["sampling"] else 0.7
     for name, changed in (
         ("wrong_seed", {"seed": honest["seed"] ^ 1}),
@@ -62,6 +68,9 @@ def _sampled(honest: dict[str, Any], logits: Tensor, hidden: Tensor) -> Iterator
     ):
         tokens = drawn(honest, logits, **changed)["output_ids"]
         yield name, honest | {"output_ids": tokens}, hidden, logits
+        if name != "wrong_seed":
+            disguised = {"output_ids": tokens, "proofs": noisy}
+            yield f"{name}_as_bfloat16", honest | disguised, hidden, logits
 
 
 def _polynomials(

@@ -36,7 +36,7 @@ from tests.bench.detection_attacks import attacks
 from tests.bench.detection_provers import PROVERS, replays
 from tests.bench.detection_traces import SMOLLM2, nano_traces, rule_of, smollm2_traces
 from toploc.calibration import lower_bound, upper_bound
-from toploc.decision import Evidence, beyond, evidence
+from toploc.decision import Evidence, beyond_all, evidence
 from toploc.profile import Profile
 from toploc.sampling import Claims, examine
 from toploc.verdict import examine_proofs
@@ -91,7 +91,7 @@ class Case:
             whole.distances[tokens],
             whole.logprob_errors[tokens],
         )
-        refused = {"ours": bool(self.faults or beyond(part, profile.limits))}
+        refused = {"ours": bool(self.faults or beyond_all(part, profile.limits))}
         for name, (mismatches, mean, median) in PEERS.items():
             refused[name] = any(
                 one.exp_mismatches > mismatches

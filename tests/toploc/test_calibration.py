@@ -9,7 +9,7 @@ import torch
 
 from toploc import prove
 from toploc.calibration import Honest, fit, lower_bound, tail_limit, upper_bound
-from toploc.decision import Evidence, beyond, evidence
+from toploc.decision import Evidence, beyond_all, evidence
 from toploc.errors import MalformedProfile
 from toploc.profile import parse
 from toploc.sampling import SamplingRule, examine, sample
@@ -59,17 +59,17 @@ def profile(honest):
 
 
 def test_no_honest_trace_is_beyond_the_limits(profile, honest):
-    assert [beyond(one.evidence, profile.limits) for one in honest] == [[]] * len(honest)
+    assert [beyond_all(one.evidence, profile.limits) for one in honest] == [[]] * len(honest)
     model = Model()
     for number in range(100, 160):
         tokens = 2 + number % 90
         for noise in NOISE.values():
-            assert not beyond(judged(model, tokens, noise, number), profile.limits)
+            assert not beyond_all(judged(model, tokens, noise, number), profile.limits)
 
 
 def test_more_noise_than_any_honest_trace_had_is_refused(profile):
     model = Model()
-    assert all(beyond(judged(model, 64, 0.02, seed), profile.limits) for seed in range(10))
+    assert all(beyond_all(judged(model, 64, 0.02, seed), profile.limits) for seed in range(10))
 
 
 def test_a_profile_says_what_it_stands_on(profile):
@@ -82,8 +82,9 @@ def test_a_profile_says_what_it_stands_on(profile):
 
 
 def test_longer_traces_have_no_wider_limits(profile):
-    for limits in (*profile.limits.trace.values(), *profile.limits.chunk.values()):
-        assert list(limits) == sorted(limits, reverse=True)
+    for own in profile.limits.values():
+        for limits in (*own.trace.values(), *own.chunk.values()):
+            assert list(limits) == sorted(limits, reverse=True)
 
 
 def test_too_few_traces_or_a_senseless_rate_make_no_profile(honest):
@@ -184,11 +185,14 @@ def damaged(profile, change) -> str:
         lambda c: c.update(environments=[]),
         lambda c: c.update(environments=["a|b"]),
         lambda c: c.update(modes=[3]),
-        lambda c: c["limits"].update(token_margin=-0.1),
-        lambda c: c["limits"].update(token_margin=None),
-        lambda c: c["limits"]["trace"]["error_mean"].append(1.0),
-        lambda c: c["limits"]["trace"]["error_mean"].__setitem__(2, "1"),
-        lambda c: c["limits"]["chunk"].pop("chunk_error"),
+        lambda c: c["limits"]["float32"].update(token_margin=-0.1),
+        lambda c: c["limits"]["float32"].update(token_margin=None),
+        lambda c: c["limits"].pop("float32"),
+        lambda c: c["limits"].update(float64=c["limits"]["float32"]),
+        lambda c: c["limits"]["float32"].pop("least_error"),
+        lambda c: c["limits"]["float32"]["trace"]["error_mean"].append(1.0),
+        lambda c: c["limits"]["float32"]["trace"]["error_mean"].__setitem__(2, "1"),
+        lambda c: c["limits"]["float32"]["chunk"].pop("chunk_error"),
         lambda c: c.update(limits=[]),
         lambda c: c.update(held_out={}),
     ],

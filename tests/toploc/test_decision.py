@@ -33,6 +33,7 @@ def limits(trace: float = 1.0, chunk: float = 2.0, token: float = 0.3) -> Limits
         {name: (2 * trace,) + (trace,) * (len(TOKEN_BANDS) - 1) for name in TRACE_FIGURES},
         {name: (chunk,) * len(ROW_BANDS) for name in CHUNK_FIGURES},
         token,
+        0.0,
     )
 
 

