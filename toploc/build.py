@@ -120,7 +120,8 @@ def build_proofs(
 ) -> list[ProofPoly]:
     """One proof per chunk; null proofs, and a line in the log, when that is not possible."""
     proofs = build_proofs_bytes(activations, decode_batching_size, topk, skip_prefill)
-    return [ProofPoly.from_bytes(proof) for proof in proofs]
+    parsed = {proof: ProofPoly.from_bytes(proof) for proof in set(proofs)}  # null proofs once
+    return [parsed[proof] for proof in proofs]
 
 
 @torch.no_grad()
