@@ -122,7 +122,7 @@ def audit(
         return
     title = f"{shards} shards of one node, caught with probability {target}"
     table = Table(title=title, title_justify="left", header_style="bold")
-    for name in ("cheats on", "shards", "constant rate", "floor", "caught", "simulated",
+    for name in ("cheats on", "lies", "constant rate", "floor", "caught", "simulated",
                  "lies kept", "audited if honest", "verification / generation"):  # fmt: skip
         table.add_column(name, justify="right")
     for row in rows:
