@@ -24,3 +24,13 @@ class SchedulerLost(VerifyError):
             f"the Dask scheduler is gone ({type(error).__name__}: {str(error)[:200]}). Start it "
             "again at the address in verify.scheduler and resume the run; committed shards stay"
         )
+
+
+class WorkersLost(VerifyError):
+    """The cluster has no worker left; nothing of the shard was committed."""
+
+    def __init__(self, seconds: float):
+        super().__init__(
+            f"the Dask cluster had no worker for {seconds:g} s: every one died and none came back. "
+            "Look at the workers' logs, then resume the run; committed shards stay"
+        )

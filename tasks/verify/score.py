@@ -7,12 +7,13 @@ Without a scheduler nothing is committed: the shard fails as a whole and can be 
 """
 
 import logging
+import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import CancelledError
 from dataclasses import asdict
 from typing import Any
 
-from distributed import Client, KilledWorker
+from distributed import Client, Future, KilledWorker
 from distributed.client import ClosedClientError
 from distributed.comm import CommClosedError
 
@@ -26,12 +27,15 @@ from infra.storage.reconcile import StageCount, check
 from infra.storage.shards import Manifest, commit_table, read_table
 from tasks.generate.plan import Shard
 from tasks.verify.config import VerifyConfig
-from tasks.verify.errors import SchedulerLost
+from tasks.verify.errors import SchedulerLost, WorkersLost
 from verifiers import is_binary, score_many, task_types
 
 logger = logging.getLogger(__name__)
 
 MAX_DETAIL_CHARS = 1000
+LONELY_SECONDS = 180.0
+"""So long a cluster may be without any worker; one that died is usually replaced in seconds."""
+_LOOK_SECONDS = 10.0
 
 
 def verify_shard(
@@ -127,7 +131,7 @@ def score_over_dask(
         futures = client.map(score_batch, batches, pure=False)
         for batch, future in zip(batches, futures, strict=True):
             try:
-                scores += future.result()
+                scores += _result(future, client)
             except KilledWorker as error:
                 logger.warning("a batch of %d answers is scored one by one: %s", len(batch), error)
                 scores += [_score_alone(question, client) for question in batch]
@@ -141,10 +145,26 @@ def score_batch(questions: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [asdict(score) for score in score_many(questions, workers=1)]
 
 
+def _result(future: Future, client: Client) -> list[dict[str, Any]]:
+    """The scores of a future; WorkersLost when no worker is there to make them."""
+    seen = time.monotonic()
+    while True:
+        try:
+            scores: list[dict[str, Any]] = future.result(timeout=_LOOK_SECONDS)
+            return scores
+        except TimeoutError:
+            if future.done():
+                raise
+        if client.nthreads():
+            seen = time.monotonic()
+        elif time.monotonic() - seen > LONELY_SECONDS:
+            raise WorkersLost(LONELY_SECONDS)
+
+
 def _score_alone(question: dict[str, Any], client: Client) -> dict[str, Any]:
     future = client.submit(score_batch, [question], pure=False)
     try:
-        result: list[dict[str, Any]] = future.result()
+        result = _result(future, client)
     except KilledWorker as error:
         return {
             "score": None,

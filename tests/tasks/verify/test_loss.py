@@ -1,4 +1,4 @@
-"""What dies under the verify stage: workers by a poisonous row, the scheduler; hostile rows."""
+"""What dies under the verify stage: workers, the scheduler; many rows with hostile ones."""
 
 import json
 import subprocess
@@ -15,29 +15,14 @@ from distributed import Client
 from data_contracts.ids import model_slug
 from infra.storage import RunLayout, Store, list_committed, read_table
 from tasks.generate.plan import shards
+from tasks.verify import score
 from tasks.verify.cluster import SETTINGS, dask_client
 from tasks.verify.config import VerifyConfig
-from tasks.verify.errors import SchedulerLost
+from tasks.verify.errors import SchedulerLost, WorkersLost
 from tasks.verify.score import score_over_dask
 from tasks.verify.stage import Scorer
 
 ROOT = Path(__file__).parents[3]
-# Runs in each worker process before it takes work: a stand-in for a fault of a library.
-PRELOAD = """
-import os
-from tasks.verify import score
-
-judge = score.score_many
-
-
-def fragile(questions, **options):
-    if any("POISON" in question["completion"] for question in questions):
-        os._exit(1)
-    return judge(questions, **options)
-
-
-score.score_many = fragile
-"""
 
 
 def math(answer: str, text: str = "") -> dict[str, str]:
@@ -48,18 +33,13 @@ def math(answer: str, text: str = "") -> dict[str, str]:
     }
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(900)
-def test_a_row_that_kills_every_worker_costs_itself_only(tmp_path):
-    (tmp_path / "fragile.py").write_text(PRELOAD)
-    preload = {"distributed.worker.preload": [str(tmp_path / "fragile.py")]}
-    with dask.config.set(preload), dask_client(VerifyConfig(workers=1)) as client:
-        rows = [math(str(n)) for n in range(6)]
-        rows[1] = math("7", "POISON")
-        scores = score_over_dask(rows, client, batch_rows=3)
-    assert [score["score"] for score in scores] == [0.0, None, 0.0, 0.0, 0.0, 0.0]
-    assert scores[1]["status"] == "verifier_error" and scores[1]["binary"]
-    assert "died" in scores[1]["detail"]
+def test_a_cluster_without_workers_is_no_endless_wait(monkeypatch):
+    monkeypatch.setattr(score, "LONELY_SECONDS", 2.0)
+    monkeypatch.setattr(score, "_LOOK_SECONDS", 0.5)
+    with dask_client(VerifyConfig(workers=1)) as client:
+        client.cluster.scale(0)
+        with pytest.raises(WorkersLost, match="resume"):
+            score_over_dask([math("7")], client, batch_rows=1)
 
 
 @contextmanager
