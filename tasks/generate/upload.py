@@ -7,9 +7,11 @@ text, ids, seeds, prompt) is taken from the file.
 """
 
 import io
+import os
 import resource
+import threading
 from concurrent.futures import Executor, ProcessPoolExecutor
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -39,15 +41,22 @@ READER_MEMORY = 6 << 30
 
 def make_reader() -> Executor:
     """The child that opens uploads; one is enough for a run."""
-    return ProcessPoolExecutor(
-        max_workers=1, mp_context=get_context("spawn"), initializer=limit_memory
-    )
+    return ProcessPoolExecutor(max_workers=1, mp_context=get_context("spawn"), initializer=confine)
 
 
-def limit_memory() -> None:
-    """Make a file that unpacks to more than its share fail here, not in the flow."""
+def confine() -> None:
+    """Make a file that unpacks to more than its share fail here, and end with the parent."""
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     resource.setrlimit(resource.RLIMIT_AS, (READER_MEMORY, READER_MEMORY))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+def _end_with_parent() -> None:
+    # A parent that was killed closes nothing, and the child would wait for work for ever.
+    parent = parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)
 
 
 def read_upload(data: bytes, rows: int | None, schema: pa.Schema = SCHEMA) -> tuple[bytes, str]:

@@ -1,4 +1,9 @@
 import io
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -92,3 +97,24 @@ def test_a_small_file_that_unpacks_to_gigabytes_is_refused_and_the_reader_lives(
     stream, found = read(reader, sink.getvalue(), rows)
     assert stream == b"" and found
     assert read(reader, written())[1] == ""
+
+
+def test_the_reader_ends_with_a_parent_that_was_killed(tmp_path):
+    script = tmp_path / "parent.py"
+    script.write_text(
+        "import os, signal\n"
+        "from tasks.generate.upload import make_reader\n"
+        "if __name__ == '__main__':\n"
+        "    print(make_reader().submit(os.getpid).result(), flush=True)\n"
+        "    os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    # A file, not a pipe: a child that outlives its parent would keep a pipe open.
+    with (tmp_path / "out").open("w+") as out:
+        done = subprocess.run([sys.executable, str(script)], stdout=out, timeout=240)
+        out.seek(0)
+        child = Path("/proc") / out.read().strip()
+    assert done.returncode == -signal.SIGKILL and child.name.isdigit()
+    deadline = time.monotonic() + 120
+    while child.exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
