@@ -152,9 +152,10 @@ def _rows(store: Store, file: str) -> Tensor | None:
     if store.size(file) > MAX_INPUT_BYTES:
         return None
     try:
-        return load(store.read_bytes(file)).get("rows")
+        rows: Tensor | None = load(store.read_bytes(file)).get("rows")
     except SafetensorError:
         return None
+    return rows
 
 
 def _sum(verdicts: Sequence[GroupVerdict]) -> dict[str, Any]:
