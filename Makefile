@@ -28,6 +28,9 @@ bench: install
 	$(BIN)/python -m tests.bench.toploc_cost
 	$(BIN)/python -m tests.bench.toploc_detection
 	$(BIN)/python -m tests.bench.verify_math
+	$(BIN)/python -m tests.bench.verify_code
+	$(BIN)/python -m tests.bench.verify_scale
+	$(BIN)/python -m tests.bench.pool_simulation --equal
 
 lint: install
 	$(BIN)/ruff check .
