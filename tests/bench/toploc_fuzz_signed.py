@@ -43,11 +43,14 @@ PROFILE = profile.Profile(
     environments=("engine|processor|dtype|attention",),
     modes=("whole",),
     held_out=profile.HeldOut(50, 0, 0.06),
-    limits=Limits(
-        {name: (1.0,) * len(TOKEN_BANDS) for name in TRACE_FIGURES},
-        {name: (1.0,) * len(ROW_BANDS) for name in CHUNK_FIGURES},
-        0.5,
-    ),
+    limits={
+        "dtype": Limits(
+            {name: (1.0,) * len(TOKEN_BANDS) for name in TRACE_FIGURES},
+            {name: (1.0,) * len(ROW_BANDS) for name in CHUNK_FIGURES},
+            token_margin=0.5,
+            least_error=0.0,
+        )
+    },
 ).to_json()
 PIECES = (
     "{", "}", "[", "]", ",", '"', ":", "0", "-", "NaN", "1e999", "null", "true", "é", "\0",
