@@ -105,7 +105,7 @@ def _altered(
     place = honest["seed"] % min(len(tokens), 256)
     best = logits[place].topk(2).indices.tolist()
     tokens[place] = best[0] if best[0] != tokens[place] else best[1]
-    row = honest | {"output_ids": tokens}
+    row = honest | {"output_ids": tokens, "place": place}
     yield "one_token_chosen", row, hidden, logits
     with torch.inference_mode():
         ((states, scores),) = engine.prefill([(honest["prompt_ids"], tokens)])

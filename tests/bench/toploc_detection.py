@@ -181,6 +181,8 @@ def smollm2(count: int, tallies: dict[str, Tally], attacked: bool) -> None:
                 tallies[name].add(256, one.refusals(profile) | {"ours": ours})
                 continue
             for length in LENGTHS:
+                if row.get("place", 0) >= length:
+                    continue  # the beginning is honest
                 if length <= count or (length == 256 and count > 128):
                     tallies[name].add(length, one.refusals(profile, 0, min(length, count)))
     engine.close()
