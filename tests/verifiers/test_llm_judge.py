@@ -263,7 +263,7 @@ def test_model_and_prompt_are_in_the_settings(service, monkeypatch):
     assert KEY not in json.dumps(dict(llm_judge.settings()))
 
 
-def test_many_rows_in_worker_processes(service):
+def test_many_rows_in_worker_processes(service, no_warm_workers):
     service.script = [verdict(60)]
     rows = [{"task_type": TYPE, "completion": f"{i}", "verification_info": ROW} for i in range(6)]
     assert [score.score for score in verifiers.score_many(rows, workers=2)] == [0.6] * 6

@@ -181,7 +181,7 @@ def test_code_rows_in_workers(sandbox_here) -> None:
     assert [s.score for s in pool.score_many(rows, workers=2)] == [1, 0, 1]
 
 
-def test_a_killed_worker_takes_its_sandbox_along(sandbox_here) -> None:
+def test_a_killed_worker_takes_its_sandbox_along(sandbox_here, no_warm_workers) -> None:
     tests = json.dumps({"inputs": [""], "outputs": [""]})
     sleeper = {
         "task_type": "prime_rl_code",
