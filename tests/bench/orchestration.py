@@ -39,11 +39,12 @@ from tasks.annotate.stage import annotate
 from tasks.collect.collect import collect_tasks
 from tasks.generate.plan import Shard, plan_tasks
 from tasks.generate.stage import Generator, commit_plan, read_plan
-from tasks.provision.worker import answer
+from tasks.provision.worker import answer, works
 from tasks.publish.stage import publish
 from tasks.validate.stage import Validator
 from tasks.verify.score import score_batch
 from tasks.verify.stage import Scorer
+from toploc.signing import SigningKey
 
 WARM_ROW = {
     "task_type": "verifiable_math",
@@ -105,6 +106,7 @@ class InlinePool:
 
     def __init__(self) -> None:
         self._engines: dict[str, Any] = {}
+        self._key = SigningKey.generate()
 
     def engine(self, model: str) -> Any:
         if model not in self._engines:
@@ -113,10 +115,14 @@ class InlinePool:
 
     def submit(self, job: Job) -> "Future[JobResult]":
         reply = answer(
-            {"job_id": job.job_id, "kind": job.kind, "payload": job.payload}, self.engine
+            {"job_id": job.job_id, "kind": job.kind, "payload": job.payload},
+            works(self._key),
+            self.engine,
         )
         future: Future[JobResult] = Future()
-        future.set_result(JobResult(job.job_id, "inline", reply["output"], reply["seconds"]))
+        future.set_result(
+            JobResult(job.job_id, self._key.node_id, reply["output"], reply["seconds"])
+        )
         return future
 
 
