@@ -63,3 +63,14 @@ class CannotGrow(TrainError):
             f"cannot grow the model: {name} is {small} and would become {large}. Layers, heads and "
             "MLP width may only grow; everything else must stay."
         )
+
+
+class SampleTooLong(TrainError):
+    """A sample does not fit into a packed row."""
+
+    def __init__(self, index: int, tokens: int, capacity: int) -> None:
+        self.index = index
+        super().__init__(
+            f"sample {index} has {tokens} tokens; a packed row holds 1 to {capacity}. Raise the "
+            "tokens per micro-batch or leave the sample out before packing."
+        )
