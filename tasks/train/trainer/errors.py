@@ -1,0 +1,89 @@
+"""Errors of the RL trainer."""
+
+from pathlib import Path
+
+from tasks.train.errors import TrainError
+
+
+class BadSample(TrainError):
+    """A sample cannot be trained on."""
+
+    def __init__(self, sample_id: str, problem: str) -> None:
+        self.sample_id = sample_id
+        super().__init__(
+            f"sample {sample_id}: {problem}. A sample needs prompt and output tokens of the "
+            "model's vocabulary, one finite log-probability per output token, a finite advantage "
+            "and a temperature above 0. Leave it out of the selection."
+        )
+
+
+class BadSelection(TrainError):
+    """A selection file is not one."""
+
+    def __init__(self, path: Path, problem: str) -> None:
+        self.path = path
+        super().__init__(
+            f"selection file {path}: {problem}. It must be written whole by write_selection; "
+            "remove it and let the flow choose the step again."
+        )
+
+
+class NothingToTrain(TrainError):
+    """No token of a rollout step carries loss."""
+
+    def __init__(self, step: int, samples: int) -> None:
+        super().__init__(
+            f"rollout step {step}: none of its {samples} samples is trainable, so there is no loss "
+            "and no normaliser. Select until the batch holds trainable samples."
+        )
+
+
+class SampleTooLong(TrainError):
+    """A sample does not fit; it is never cut, since a fragment would lose its prompt."""
+
+    def __init__(self, sample_id: str, tokens: int, limit: int, name: str) -> None:
+        self.sample_id = sample_id
+        super().__init__(
+            f"sample {sample_id} has {tokens} tokens, but {name} is {limit}. Raise {name} or leave "
+            "the sample out of the selection."
+        )
+
+
+class ModelUnsupported(TrainError):
+    """The trainer cannot train this model exactly."""
+
+    def __init__(self, model_dir: Path, problem: str) -> None:
+        super().__init__(f"model {model_dir}: {problem}. Name another model.")
+
+
+class StepNotFinite(TrainError):
+    """Loss or gradient became NaN or infinite; going on would destroy the weights."""
+
+    def __init__(self, step: int, loss: float, grad_norm: float) -> None:
+        super().__init__(
+            f"optimizer step {step}: the loss is {loss} and the gradient norm {grad_norm}; both "
+            "must be finite. Lower learning_rate, or look at the rollouts of this step."
+        )
+
+
+class BadCheckpoint(TrainError):
+    """A checkpoint is damaged or is of another run."""
+
+    def __init__(self, path: Path, problem: str) -> None:
+        self.path = path
+        super().__init__(
+            f"checkpoint {path}: {problem}. Resume with the settings of the run, or remove the "
+            "checkpoint to resume from the one before it."
+        )
+
+
+class TrainerBusy(TrainError):
+    """Another trainer works in this run directory."""
+
+    retryable = True
+
+    def __init__(self, run_dir: Path) -> None:
+        super().__init__(
+            f"another trainer holds {run_dir}; two would write one run's versions. Wait for it to "
+            "end or stop it."
+        )
