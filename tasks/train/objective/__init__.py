@@ -3,7 +3,7 @@
 Every function is pure and deterministic; tensors are flat: one entry per token of a packed row.
 """
 
-from tasks.train.objective.config import LengthConfig, ObjectiveConfig
+from tasks.train.objective.config import DifficultyRange, LengthConfig, ObjectiveConfig
 from tasks.train.objective.loss import LossTerms, policy_loss
 
-__all__ = ["LengthConfig", "LossTerms", "ObjectiveConfig", "policy_loss"]
+__all__ = ["DifficultyRange", "LengthConfig", "LossTerms", "ObjectiveConfig", "policy_loss"]

@@ -112,6 +112,10 @@ class LengthConfig(BaseModel):
         default=(),
         description="The discrete targets, in output tokens; each prompt draws one for its group.",
     )
+    instruction: str = Field(
+        default=" Think for {target} tokens before giving a response.",
+        description="Follows the task's text; {target} becomes the number of tokens.",
+    )
     alpha: float = Field(default=3e-4, gt=0.0, description="Cost of one token (exact, max).")
     overlong: Overlong = Field(
         default="keep",
@@ -132,9 +136,33 @@ class LengthConfig(BaseModel):
             )
         if any(target < 1 for target in self.targets):
             raise ValueError(f"targets = {list(self.targets)}: each must be 1 or more.")
+        if "{target}" not in self.instruction:
+            raise ValueError(f"instruction = {self.instruction!r} has no {{target}}. Add it.")
         if (self.overlong == "penalty") != (self.overlong_cache > 0):
             raise ValueError(
                 f"overlong = {self.overlong!r} with overlong_cache = {self.overlong_cache}: the "
                 "cache belongs to the penalty, which needs one of 1 or more. Set both or neither."
+            )
+        return self
+
+
+class DifficultyRange(BaseModel):
+    """Solve rates of the tasks that are sampled; both ends included."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    minimum: float | None = Field(
+        default=0.125, ge=0.0, le=1.0, description="Lowest solve rate; none: no lower bound."
+    )
+    maximum: float | None = Field(
+        default=0.5, ge=0.0, le=1.0, description="Highest solve rate; none: no upper bound."
+    )
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        if self.minimum is not None and self.maximum is not None and self.minimum > self.maximum:
+            raise ValueError(
+                f"minimum = {self.minimum:g} is above maximum = {self.maximum:g}: no task could be "
+                "kept. Exchange them."
             )
         return self

@@ -6,7 +6,7 @@
 with r = pi / pi_old, c the correction weight (correction.py), w and N the aggregation
 (aggregation.py), k3 = exp(d) - d - 1, d = log pi_ref - log pi (Schulman 2020, "Approximating KL
 divergence"), taken on the current log-probabilities, so that it has a gradient. Two-sided clip:
-INTELLECT-2 (arXiv 2505.07291), section 3.4; clipping apart below and above: DAPO (arXiv
+INTELLECT-2 (arXiv 2505.07291); clipping apart below and above: DAPO (arXiv
 2503.14476).
 
 Invariants: tokens outside the mask are dropped before any arithmetic, so nothing that stands there
