@@ -35,3 +35,23 @@ class JobFailed(PoolError):
     def __init__(self, job_id: str, node_id: str, kind: str, message: str):
         super().__init__(f"job {job_id} failed on node {node_id}: {kind}: {message}")
         self.kind = kind
+
+
+class BrokenLedger(PoolError):
+    """The chain of the ledger does not hold."""
+
+    def __init__(self, fault: str, where: str):
+        super().__init__(
+            f"ledger {where}: {fault}. Nothing is appended to it; find out who changed it, "
+            "`tracemill pool ledger verify` says what else is wrong"
+        )
+
+
+class LedgerTaken(PoolError):
+    """Two processes write to one ledger."""
+
+    def __init__(self, seq: int, where: str):
+        super().__init__(
+            f"ledger {where}: entry {seq} was written by another process; a ledger has one writer, "
+            "the pool's service where there is one. Stop the other, or report to it"
+        )
