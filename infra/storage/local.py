@@ -39,7 +39,7 @@ def write_atomic(target: Path, data: bytes, *, overwrite: bool) -> None:
     finally:
         with suppress(FileNotFoundError):
             os.unlink(temp)
-    _fsync_directory(directory)
+    fsync_directory(directory)
 
 
 @contextmanager
@@ -73,7 +73,8 @@ def _remove_stale(directory: Path) -> None:
                         os.unlink(entry.path)
 
 
-def _fsync_directory(directory: Path) -> None:
+def fsync_directory(directory: Path) -> None:
+    """Make renames and new names in a directory last."""
     handle = os.open(directory, os.O_RDONLY)
     try:
         os.fsync(handle)

@@ -1,0 +1,7 @@
+"""Weight broadcast: versions published by one process, fetched whole and verified by many."""
+
+from infra.broadcast.client import BroadcastClient, Version
+from infra.broadcast.origin import Origin
+from infra.broadcast.service import serving
+
+__all__ = ["BroadcastClient", "Origin", "Version", "serving"]

@@ -1,0 +1,119 @@
+"""The origin over HTTP: a directory of versions, read only.
+
+GET `/<stream>/versions` -> {"versions": [...]}; `/<stream>/<version>/manifest.json` and
+`/<stream>/<version>/shard_00000.bin` with ranges. Invariants: nothing but these names is served,
+so no path leads out of the root; off loopback every request needs the bearer token of
+TRACEMILL_BROADCAST_TOKEN. Integrity does not depend on the transport: manifests are signed.
+"""
+
+import argparse
+import hmac
+import os
+import re
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from ipaddress import ip_address
+from pathlib import Path
+
+import uvicorn
+from fastapi import FastAPI, HTTPException, Request, Response
+from fastapi.responses import FileResponse, JSONResponse
+
+from infra.broadcast.errors import OpenOrigin, OriginFault
+from infra.broadcast.manifest import MANIFEST_NAME
+from infra.broadcast.origin import published
+
+TOKEN_VARIABLE = "TRACEMILL_BROADCAST_TOKEN"
+START_SECONDS = 60.0
+_NAME = re.compile(rf"{re.escape(MANIFEST_NAME)}|shard_[0-9]{{5,}}\.bin")
+
+
+def make_app(roots: dict[str, Path], token: str) -> FastAPI:
+    """The origin of some streams; an empty token lets everybody in."""
+    app = FastAPI(title="tracemill origin", openapi_url=None)
+
+    @app.middleware("http")
+    async def only_known(request: Request, call_next):  # type: ignore[no-untyped-def]
+        given = request.headers.get("authorization", "").encode("utf-8", "surrogateescape")
+        if token and not hmac.compare_digest(given, f"Bearer {token}".encode()):
+            return JSONResponse({"detail": "send Authorization: Bearer <token>"}, 401)
+        return await call_next(request)
+
+    def root_of(stream: str) -> Path:
+        if stream not in roots:
+            raise HTTPException(404, "unknown stream")
+        return roots[stream]
+
+    @app.get("/{stream}/versions")
+    def versions(stream: str) -> dict[str, list[int]]:
+        return {"versions": published(root_of(stream))}
+
+    @app.get("/{stream}/{version}/{name}")
+    def file(stream: str, version: int, name: str) -> Response:
+        path = root_of(stream) / str(version) / name
+        if version < 0 or not _NAME.fullmatch(name) or not path.is_file():
+            raise HTTPException(404, "unknown version or file")
+        return FileResponse(path, media_type="application/octet-stream")
+
+    return app
+
+
+def check_open(host: str, token: str) -> None:
+    """Refuse to serve others than this machine without a token."""
+    try:
+        loopback = host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        loopback = False
+    if not loopback and not token:
+        raise OpenOrigin(host)
+
+
+@contextmanager
+def serving(roots: dict[str, Path], host: str = "127.0.0.1", port: int = 0) -> Iterator[str]:
+    """Serve in a thread of this process; yields the URL. Port 0 takes a free one."""
+    token = os.environ.get(TOKEN_VARIABLE, "")
+    check_open(host, token)
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as listening:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind((host, port))
+        config = uvicorn.Config(make_app(roots, token), log_level="warning", limit_concurrency=256)
+        server = uvicorn.Server(config)
+        thread = threading.Thread(target=server.run, args=([listening],), daemon=True)
+        thread.start()
+        try:
+            _wait_until_started(server, thread)
+            name = f"[{host}]" if ":" in host else host
+            yield f"http://{name}:{listening.getsockname()[1]}"
+        finally:
+            server.should_exit = True
+            thread.join()
+
+
+def _wait_until_started(server: uvicorn.Server, thread: threading.Thread) -> None:
+    for _ in range(int(START_SECONDS * 100)):
+        if server.started:
+            return
+        thread.join(0.01)
+        if not thread.is_alive():
+            break
+    raise OriginFault("the origin did not start; its log says why")
+
+
+def main() -> None:
+    """Serve one stream until killed: `python -m infra.broadcast.service`."""
+    parser = argparse.ArgumentParser(description="Serve published policy versions.")
+    parser.add_argument("--root", type=Path, required=True)
+    parser.add_argument("--stream", required=True)
+    parser.add_argument("--host", default="127.0.0.1")
+    parser.add_argument("--port", type=int, default=8000)
+    given = parser.parse_args()
+    with serving({given.stream: given.root}, given.host, given.port) as url:
+        print(url, flush=True)
+        threading.Event().wait()
+
+
+if __name__ == "__main__":
+    main()
