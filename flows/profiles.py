@@ -1,6 +1,7 @@
 """Profiles: TOML files of `configs/`, changed by `--set a.b=value`.
 
-Invariants: the result is a valid RunConfig or a BadConfig that names the key, what it got, what is
+A profile is of a run (RunConfig) or, where it has a section `rounds`, of RL rounds (RlConfig).
+Invariants: the result is a valid config or a BadConfig that names the key, what it got, what is
 allowed and the nearest known name; a profile file holds no secrets.
 """
 
@@ -8,7 +9,7 @@ import json
 import tomllib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
@@ -18,17 +19,28 @@ from infra.storage.remote import redact
 
 CONFIG_DIR = Path(__file__).resolve().parent.parent / "configs"
 
+Config = TypeVar("Config", bound=BaseModel)
 
-def profile_names() -> list[str]:
-    """Names of the committed profiles of runs."""
-    return sorted(path.stem for path in CONFIG_DIR.glob("*.toml"))
+
+def profile_names(model: type[BaseModel] = RunConfig) -> list[str]:
+    """Names of the committed profiles of a kind of config."""
+    return sorted(
+        path.stem
+        for path in CONFIG_DIR.glob("*.toml")
+        if ("rounds" in tomllib.loads(path.read_text("utf-8"))) == ("rounds" in model.model_fields)
+    )
 
 
 def load_profile(name: str, overrides: Sequence[str] = ()) -> RunConfig:
+    """The config of a run's profile; see `load_config`."""
+    return load_config(RunConfig, name, overrides)
+
+
+def load_config(model: type[Config], name: str, overrides: Sequence[str] = ()) -> Config:
     """The config of a profile (a name, or a path that ends in .toml) with `key=value` overrides."""
     path = Path(name) if name.endswith(".toml") else CONFIG_DIR / f"{name}.toml"
     if not path.is_file():
-        hint = nearest(name, profile_names())
+        hint = nearest(name, profile_names(model))
         raise BadConfig(f"profile {name!r} does not exist ({path}); {hint}")
     try:
         values = tomllib.loads(path.read_text("utf-8"))
@@ -36,7 +48,7 @@ def load_profile(name: str, overrides: Sequence[str] = ()) -> RunConfig:
         raise BadConfig(f"profile {path} is not valid TOML: {error}") from error
     for override in overrides:
         apply_override(values, override)
-    return parse_config(values, str(path))
+    return parse_values(model, values, str(path))
 
 
 def apply_override(values: dict[str, Any], override: str) -> None:
@@ -64,27 +76,32 @@ def apply_override(values: dict[str, Any], override: str) -> None:
 
 
 def parse_config(values: dict[str, Any], origin: str) -> RunConfig:
-    """A RunConfig out of plain values, or BadConfig with one line for each problem."""
+    """A RunConfig out of plain values; see `parse_values`."""
+    return parse_values(RunConfig, values, origin)
+
+
+def parse_values(model: type[Config], values: dict[str, Any], origin: str) -> Config:
+    """A config out of plain values, or BadConfig with one line for each problem."""
     try:
-        return RunConfig.model_validate(values)
+        return model.model_validate(values)
     except ValidationError as error:
-        lines = [_problem(item) for item in error.errors(include_url=False)]
+        lines = [_problem(model, item) for item in error.errors(include_url=False)]
         raise BadConfig(f"config {origin}:\n  " + "\n  ".join(lines)) from error
 
 
-def _problem(item: Any) -> str:
+def _problem(model: type[BaseModel], item: Any) -> str:
     location = [str(part) for part in item["loc"]]
     key = ".".join(location)
     if item["type"] == "extra_forbidden":
-        return f"{key}: unknown key; {nearest(location[-1], known_keys(location[:-1]))}"
+        return f"{key}: unknown key; {nearest(location[-1], known_keys(location[:-1], model))}"
     received = json.dumps(item["input"], default=str)
     shown = "" if item["type"] == "missing" else f" (received {redact(received)[:200]})"
     return f"{key or 'config'}: {item['msg']}{shown}"
 
 
-def known_keys(location: Sequence[str]) -> list[str]:
-    """Keys that the config model has at a location of a validation error."""
-    models: list[type[BaseModel]] = [RunConfig]
+def known_keys(location: Sequence[str], model: type[BaseModel] = RunConfig) -> list[str]:
+    """Keys that a config model has at a location of a validation error."""
+    models: list[type[BaseModel]] = [model]
     for part in location:
         models = [
             nested

@@ -46,26 +46,30 @@ def new_run_id() -> str:
 def open_run(config: RunConfig, run_id: str) -> Run:
     """Start a run, or go on with it if it has the same config."""
     store, layout = Store(config.storage.root), RunLayout(run_id or new_run_id())
-    record = {
-        "run_id": layout.run_id,
-        "code_version": code_version(),
-        "config": _without_root(config),
-    }
-    try:
-        store.write_bytes(layout.run_toml, tomli_w.dumps(record).encode())
-    except AlreadyExists:
-        found = _record(store, layout)["config"]
-        differences = diff(found, record["config"])
-        if differences:
-            raise OtherConfig(layout.run_id, differences) from None
+    bind(store, layout.run_id, layout.run_toml, config.dump())
     return Run(config, store, layout)
+
+
+def bind(store: Store, run_id: str, path: str, config: dict[str, Any]) -> None:
+    """Write the record of a run, or check that the one that is there has the same config.
+
+    Where a run lies (section `storage`) is not part of what it is.
+    """
+    kept = {key: value for key, value in config.items() if key != "storage"}
+    record = {"run_id": run_id, "code_version": code_version(), "config": kept}
+    try:
+        store.write_bytes(path, tomli_w.dumps(record).encode())
+    except AlreadyExists:
+        differences = diff(read_record(store, run_id, path)["config"], kept)
+        if differences:
+            raise OtherConfig(run_id, differences) from None
 
 
 def find_run(root: str, run_id: str) -> Run:
     """A run that exists, with the config that it was started with."""
     store, layout = Store(root), RunLayout(run_id)
     try:
-        values = _record(store, layout)["config"]
+        values = read_record(store, layout.run_id, layout.run_toml)["config"]
     except NotFound:
         raise NoRun(run_id, store.uri()) from None
     config = parse_config(values | {"storage": {"root": root}}, layout.run_toml)
@@ -102,18 +106,12 @@ def code_version() -> str:
     return f"{version('tracemill')}+{digest.hexdigest()[:12]}"
 
 
-def _without_root(config: RunConfig) -> dict[str, Any]:
-    """The config as it is written down: where a run lies is not part of what it is."""
-    dumped = config.dump()
-    del dumped["storage"]
-    return dumped
-
-
-def _record(store: Store, layout: RunLayout) -> dict[str, Any]:
+def read_record(store: Store, run_id: str, path: str) -> dict[str, Any]:
+    """The record of a run: its config, and the code that started it."""
     try:
-        record = tomllib.loads(store.read_bytes(layout.run_toml).decode())
+        record = tomllib.loads(store.read_bytes(path).decode())
     except ValueError as error:
-        raise DamagedRun(layout.run_id, store.uri(layout.run_toml), str(error)) from error
+        raise DamagedRun(run_id, store.uri(path), str(error)) from error
     if not isinstance(record.get("config"), dict):
-        raise DamagedRun(layout.run_id, store.uri(layout.run_toml), "it has no [config]")
+        raise DamagedRun(run_id, store.uri(path), "it has no [config]")
     return record
