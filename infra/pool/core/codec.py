@@ -1,7 +1,8 @@
 """The state as rows of JSON text, one per entity, and back.
 
-Indices are not stored: they follow from the entities. What was silent while the state was not in
-memory is not held against a node: after loading, everybody starts with a fresh heartbeat.
+Indices, queues and counts are not stored: they follow from the entities, so that a row is small and
+changes only with what it is about. What was silent while the state was not in memory is not held
+against a node: after loading, everybody starts with a fresh heartbeat.
 """
 
 from collections.abc import Iterable
@@ -11,6 +12,7 @@ from pydantic import TypeAdapter
 
 from infra.pool.core import life
 from infra.pool.core.state import (
+    OPEN,
     Group,
     Node,
     NodeState,
@@ -28,6 +30,7 @@ _TYPES: dict[str, TypeAdapter[Any]] = {
     "shard": TypeAdapter(Shard),
 }
 _TABLES = {"node": "nodes", "group": "groups", "task": "tasks", "shard": "shards"}
+_DERIVED = {"task": {"queue", "open_shards", "groups", "grouped", "held"}}
 NEXT_GROUP = ("pool", "next_group")
 
 
@@ -36,7 +39,9 @@ def dump(state: PoolState, kind: str, key: str) -> str | None:
     if (kind, key) == NEXT_GROUP:
         return str(state.next_group)
     entity = getattr(state, _TABLES[kind]).get(key)
-    return None if entity is None else _TYPES[kind].dump_json(entity).decode()
+    if entity is None:
+        return None
+    return _TYPES[kind].dump_json(entity, exclude=_DERIVED.get(kind)).decode()
 
 
 def dump_all(state: PoolState) -> Iterable[tuple[str, str, str]]:
@@ -67,6 +72,7 @@ def load(rows: Iterable[tuple[str, str, str]], settings: Settings, now: float) -
         }.get(node.state, settings.dead_after)
         state.look_at(node, now + wait)
     for group in state.groups.values():
+        state.count(group, 1)
         if group.stalled_at is not None:
             state.stalled[group.group_id] = None
         elif group.ready_at is not None and not group.shard_id:
@@ -79,8 +85,9 @@ def load(rows: Iterable[tuple[str, str, str]], settings: Settings, now: float) -
 
 
 def _fill_queues(state: PoolState) -> None:
-    """Queued shards that no queue names are put at its front: a queue is stored with its task."""
-    named = {shard_id for task in state.tasks.values() for shard_id in task.queue}
-    for shard in state.shards.values():
-        if shard.state is ShardState.QUEUED and shard.shard_id not in named:
-            state.tasks[shard.task_id].queue.appendleft(shard.shard_id)
+    """Shards that came back from a group wait in front, then the urgent, each as they came in."""
+    for shard in sorted(state.shards.values(), key=lambda s: (s.losses == 0, not s.urgent, s.number)):
+        task = state.tasks[shard.task_id]
+        task.open_shards += shard.state in OPEN
+        if shard.state is ShardState.QUEUED:
+            task.queue.append(shard.shard_id)

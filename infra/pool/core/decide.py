@@ -46,6 +46,8 @@ def decide(state: PoolState, event: Event, now: float) -> tuple[PoolState, list[
                     life.seen(state, node, effects)
         case Beat():
             life.beat(state, event, effects)
+            if effects.items:
+                leases.grant(state, effects)
         case Tick():
             _tick(state, effects)
         case Registered():
@@ -57,10 +59,13 @@ def decide(state: PoolState, event: Event, now: float) -> tuple[PoolState, list[
             leases.grant(state, effects)
         case Failed():
             leases.failed(state, event, effects)
+            leases.grant(state, effects)
         case Judged():
             leases.judged(state, event, effects)
+            leases.grant(state, effects)
         case Leaving() | Gone() | Excluded():
             _departs(state, event, effects)
+            leases.grant(state, effects)
         case TaskCreated() | TaskDeleted() | ShardsAdded():
             _tasks(state, event, effects)
     return state, effects.items
@@ -123,8 +128,14 @@ def _tasks(
     else:
         for shard_id in event.shard_ids:
             if shard_id not in state.shards:
-                state.shards[shard_id] = Shard(shard_id, event.task_id)
+                shard = Shard(shard_id, event.task_id, event.kind, event.urgent, found.added)
+                found.added += 1
+                state.shards[shard_id] = shard
                 state.touch("shard", shard_id)
-                found.queue.append(shard_id)
+                leases.enqueue(state, found, shard)
                 found.open_shards += 1
+        # Not with the next tick: the first shards of a task should not wait for it.
+        if found.open_shards > found.groups and state.idle:
+            formation.form(state, effects)
+        leases.grant(state, effects)
     state.touch("task", event.task_id)

@@ -21,6 +21,7 @@ class Registered:
     location: tuple[float, float] | None = None
     address: str = ""
     models: frozenset[str] = frozenset()
+    trusted: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +102,8 @@ class ShardsAdded:
 
     task_id: str
     shard_ids: tuple[str, ...]
+    kind: str = ""
+    urgent: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -81,7 +81,9 @@ def best_spare(
 
 
 def free_for(state: PoolState, node: Node, task: Task) -> bool:
-    """Whether an idle node is not kept for another task."""
+    """Whether an idle node may work for a task, and is not kept for another one."""
+    if task.trusted and not node.trusted:
+        return False
     if node.reserved is None or node.reserved[1] < state.now:
         return True
     return node.reserved[0] == task.task_id
@@ -168,6 +170,7 @@ def make_room(state: PoolState, task: Task, topology: Topology, effects: Effects
         and state.now - group.created_at >= settings.merge_min_age
         and state.tasks[group.task_id].priority <= task.priority
         and topology.requirement.met_by(state.nodes[group.members[0]].specs)
+        and (state.nodes[group.members[0]].trusted or not task.trusted)
     ]
     for seed, _ in donors[:64]:
         near = sorted(

@@ -56,6 +56,20 @@ def _lease(state: PoolState, group: Group, shard: Shard, effects: Effects) -> No
     effects.add(Leased(shard.shard_id, group.group_id, hedge))
 
 
+def enqueue(state: PoolState, task: Task, shard: Shard) -> None:
+    """A new shard: an urgent one behind the other urgent ones, else at the end."""
+    if not shard.urgent:
+        task.queue.append(shard.shard_id)
+        return
+    ahead = 0
+    for other_id in task.queue:
+        other = state.shards.get(other_id)
+        if other is not None and not other.urgent:
+            break
+        ahead += 1
+    task.queue.insert(ahead, shard.shard_id)
+
+
 def _next_queued(state: PoolState, task: Task) -> Shard | None:
     """The first shard of a task's queue; entries of shards that are not queued any more go."""
     while task.queue:
@@ -67,13 +81,15 @@ def _next_queued(state: PoolState, task: Task) -> Shard | None:
 
 def _late(state: PoolState, task: Task) -> list[Shard]:
     """Shards with one lease that is likely to end later than a new one would, the latest first."""
-    usual = task.shard_seconds
-    if not usual or task.standing:
+    if not task.shard_seconds:
         return []
     found: list[tuple[float, str]] = []
     for group in state.groups.values():
         shard = state.shards.get(group.shard_id) if group.task_id == task.task_id else None
         if shard is None or len(shard.leases) != 1 or shard.submitted_by:
+            continue
+        usual = task.shard_seconds.get(shard.kind)
+        if usual is None:
             continue
         lease = shard.leases[0]
         spent = state.now - lease.granted_at
@@ -170,7 +186,8 @@ def submitted(state: PoolState, event: Submitted, effects: Effects) -> None:
         return
     task = state.tasks[shard.task_id]
     seconds = state.now - lease.granted_at
-    task.shard_seconds += (_AVERAGE if task.shard_seconds else 1.0) * (seconds - task.shard_seconds)
+    usual = task.shard_seconds.get(shard.kind, seconds)
+    task.shard_seconds[shard.kind] = usual + _AVERAGE * (seconds - usual)
     task.served += seconds * len(group.members)
     shard.leases.remove(lease)
     shard.submitted_by.append(group.group_id)

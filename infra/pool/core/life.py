@@ -53,7 +53,7 @@ def registered(state: PoolState, event: Registered, effects: Effects) -> None:
         groups.lose_member(state, state.groups[node.group_id], node, "it restarted", effects)
     same = node.proven and node.specs == event.specs
     node.specs, node.location, node.address = event.specs, event.location, event.address
-    node.models, node.leaving = event.models, False
+    node.models, node.trusted, node.leaving = event.models, event.trusted, False
     node.loaded = node.standby = None
     node.proven, node.last_seen = same, state.now
     new = NodeState.WAITING if same else NodeState.DISCOVERED

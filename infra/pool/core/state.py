@@ -98,6 +98,8 @@ class Node:
     """How its peers reach it."""
     proven: bool = False
     """It has shown the compute that it claims."""
+    trusted: bool = False
+    """Our own: it joined with an invite for such nodes."""
     group_id: str = ""
     loaded: tuple[str, int, int] | None = None
     """(model, rank, group size) of the weights in its memory."""
@@ -163,6 +165,12 @@ class Shard:
 
     shard_id: str
     task_id: str
+    kind: str = ""
+    """Shards of one kind take about the same time."""
+    urgent: bool = False
+    """Before those that are not."""
+    number: int = 0
+    """Its place among the shards that the task was ever given."""
     state: ShardState = ShardState.QUEUED
     leases: list[Lease] = field(default_factory=list)
     submitted_by: list[str] = field(default_factory=list)
@@ -189,6 +197,10 @@ class Task:
     """Share among tasks of one priority."""
     created_at: float = 0.0
     standing: bool = False
+    trusted: bool = False
+    """For our own nodes only."""
+    added: int = 0
+    """Shards that it was ever given."""
     queue: deque[str] = field(default_factory=deque)
     open_shards: int = 0
     groups: int = 0
@@ -202,8 +214,8 @@ class Task:
     starved_since: float | None = None
     stopped: str = ""
     """Why it is not scheduled any more."""
-    shard_seconds: float = 0.0
-    """Usual time of a shard, a moving average; 0 is unknown."""
+    shard_seconds: dict[str, float] = field(default_factory=dict)
+    """Usual time of a shard by its kind, a moving average."""
 
 
 @dataclass(slots=True)

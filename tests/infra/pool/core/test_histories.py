@@ -42,6 +42,7 @@ class World:
         self.accepted: dict[str, int] = {}
         self.ended: dict[str, int] = {}
         self.added: set[str] = set()
+        self.stored: dict[tuple[str, str], str] = {}
 
     def send(self, event: object) -> None:
         self.state, effects = decide(self.state, event, self.now)  # type: ignore[arg-type]
@@ -49,6 +50,13 @@ class World:
             if isinstance(effect, ShardEnded):
                 self.ended[effect.shard_id] = self.ended.get(effect.shard_id, 0) + 1
                 assert self.ended[effect.shard_id] == 1, "a shard ended twice"
+        for row in self.state.changed:
+            text = codec.dump(self.state, *row)
+            if text is None:
+                self.stored.pop(row, None)
+            else:
+                self.stored[row] = text
+        self.state.changed.clear()
         self.check()
 
     def act(self, what: int, value: int) -> None:
@@ -57,7 +65,7 @@ class World:
         group = state.groups[groups[value % len(groups)]] if groups else None
         if what == 0 and (node not in state.nodes or value % 3 == 0):
             specs = BIG if value % 10 < 2 else SMALL
-            self.send(Registered(node, specs, PLACES[value % 4], "addr"))
+            self.send(Registered(node, specs, PLACES[value % 4], "addr", trusted=value % 2 == 0))
         elif what == 1:
             self.send(Proved(node, value % 11 != 0, 1e12 * (1 + value % 2)))
         elif what in (2, 3, 4):
@@ -74,12 +82,14 @@ class World:
             if name not in state.tasks:
                 shapes = [parse_topology(t, {}) for t in TOPOLOGIES[value % 4]]
                 task = Task(name, name, f"m{value % 2}", tuple(shapes), value % 2, 1 + value % 3)
+                task.trusted = value % 5 == 0
                 self.send(TaskCreated(task))
         elif what == 10:
             names = tuple(f"t{value % 3}-s{n}" for n in range(value % 5))
             if f"t{value % 3}" in state.tasks:
                 self.added.update(names)
-                self.send(ShardsAdded(f"t{value % 3}", names))
+                kind = f"k{value % 2}"
+                self.send(ShardsAdded(f"t{value % 3}", names, kind, value % 7 == 0))
         elif what in (11, 12) and group is not None:
             self.send(Submitted(group.group_id, group.shard_id))
         elif what in (13, 14) and shards:
@@ -115,11 +125,22 @@ class World:
                 self.send(Beat(node_id, group.group_id, group.version, group.shard_id, progress))
 
     def restart(self) -> None:
-        """The service was killed: what is stored comes back."""
+        """The service was killed: what the changed rows say comes back."""
         before = {(kind, key) for kind, key, _ in codec.dump_all(self.state)}
-        rows = list(codec.dump_all(self.state))
-        self.state = codec.load(rows, self.state.settings, max(self.now, 0.0))
-        assert {(kind, key) for kind, key, _ in codec.dump_all(self.state)} == before
+        assert before - {codec.NEXT_GROUP} == set(self.stored) - {codec.NEXT_GROUP}
+        rows = [(*row, text) for row, text in self.stored.items()]
+        old, self.state = self.state, codec.load(rows, self.state.settings, max(self.now, 0.0))
+        for task_id, task in old.tasks.items():
+            again = self.state.tasks[task_id]
+            assert (again.open_shards, again.groups) == (task.open_shards, task.groups)
+            assert again.held == pytest.approx(task.held)
+        for group_id, group in old.groups.items():
+            again = self.state.groups[group_id]
+            assert (again.members, again.shard_id) == (group.members, group.shard_id)
+        for shard_id, shard in old.shards.items():
+            assert self.state.shards[shard_id].state == shard.state
+        assert set(self.state.idle) == set(old.idle)
+        assert set(self.state.free) == set(old.free)
         self.check()
 
     def check(self) -> None:
@@ -130,6 +151,8 @@ class World:
             assert topology is not None
             assert topology.min_size <= len(group.members) <= topology.max_size
             assert len(set(group.members)) == len(group.members)
+            if state.tasks[group.task_id].trusted:
+                assert all(state.nodes[member].trusted for member in group.members)
             assert not seen & set(group.members), "a node is in two groups"
             seen |= set(group.members)
             for member in group.members:
