@@ -1,5 +1,7 @@
 """Errors of the inference engines."""
 
+from pathlib import Path
+
 
 class InferenceError(Exception):
     """Base of the errors that an engine raises."""
@@ -40,3 +42,13 @@ class BadItem(InferenceError):
     def __init__(self, index: int, reason: str):
         self.index = index
         super().__init__(f"prefill item {index}: {reason}")
+
+
+class WeightsDoNotFit(InferenceError):
+    """Weight files that are not of the model that is loaded."""
+
+    def __init__(self, directory: Path, missing: list[str], odd: list[str]):
+        super().__init__(
+            f"the weights in {directory} do not fit the loaded model: missing {missing[:5]}, of "
+            f"another shape {odd[:5]}. Load the directory as a model of its own"
+        )

@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import safe_open
 from torch import Tensor
 from transformers import AutoConfig, AutoModelForCausalLM
 from transformers.utils import logging
 
 from infra.inference import attention
-from infra.inference.errors import EngineUnsupported
+from infra.inference.errors import EngineUnsupported, WeightsDoNotFit
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 LAYER_TYPES = {"full_attention", "sliding_attention"}
@@ -32,6 +33,8 @@ class CausalModel:
     """Token ids to last hidden states (after the final norm)."""
     head: Any
     """Last hidden states to logits."""
+    parameters: dict[str, Tensor]
+    """Name in the weight files -> parameter; tied ones have one name."""
     layers: int
     hidden_size: int
     vocab_size: int
@@ -73,12 +76,32 @@ def load(model_dir: Path, model_id: str, dtype: str, kernel: str) -> CausalModel
     return CausalModel(
         body=body,
         head=head,
+        parameters={name: value.detach() for name, value in model.named_parameters()},
         layers=config.num_hidden_layers,
         hidden_size=config.hidden_size,
         vocab_size=head.weight.shape[0],
         context_length=config.max_position_embeddings,
         eos_ids=frozenset(eos),
     )
+
+
+def replace_weights(model: CausalModel, model_dir: Path) -> None:
+    """Copy the weights of `model_dir` into a loaded model of the same shape.
+
+    All are looked at before the first is replaced: a file that does not fit changes nothing.
+    """
+    files = [safe_open(path, framework="pt") for path in sorted(model_dir.glob("*.safetensors"))]
+    where = {name: file for file in files for name in file.keys()}  # noqa: SIM118
+    missing = sorted(model.parameters.keys() - where.keys())
+    odd = [
+        name
+        for name, value in model.parameters.items()
+        if name in where and where[name].get_slice(name).get_shape() != list(value.shape)
+    ]
+    if missing or odd:
+        raise WeightsDoNotFit(model_dir, missing, odd)
+    for name, value in model.parameters.items():
+        value.copy_(where[name].get_tensor(name))
 
 
 @torch.inference_mode()

@@ -131,6 +131,11 @@ class TransformersEngine:
         """The model cut into stages, which share its weights."""
         return ModelStages(self._loaded(), count)
 
+    def replace_weights(self, model_dir: Path, revision: str) -> None:
+        """Take the weights of a directory with the same model's, in place of the present ones."""
+        loading.replace_weights(self._loaded(), model_dir)
+        self.revision = revision
+
     def close(self) -> None:
         """Free the weights."""
         self._model = None

@@ -23,6 +23,7 @@ import psutil
 from infra.inference import load_engine
 from infra.inference.protocol import Engine
 from tasks.generate.work import generate_shard
+from tasks.train.rollouts.work import RolloutWork
 from tasks.validate.work import validate_shard
 from toploc.signing import SigningKey
 
@@ -46,6 +47,7 @@ def works(key: SigningKey) -> dict[str, Work]:
     return {
         "generate": partial(generate_shard, key=key),
         "load": load_models,
+        "rollouts": RolloutWork(key),
         "validate": validate_shard,
     }
 

@@ -1,0 +1,1 @@
+"""Rollouts from nodes that nobody has to trust: planned, made, checked, committed."""

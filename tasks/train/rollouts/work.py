@@ -1,0 +1,134 @@
+"""A node's side: sample groups from the policy, prove and sign them, upload one file.
+
+Invariants: every sample is made by one version of the policy, from its own seed; the file has the
+columns of the rollouts contract; rewards are left empty, because a node knows no answers; what the
+node answers for is signed with its own key.
+"""
+
+import hashlib
+from collections.abc import Callable
+from typing import Any
+
+from data_contracts import rollouts as contract
+from data_contracts.ids import canonical_json
+from data_contracts.text import table_from_rows
+from infra.inference.protocol import Completion, Engine, Request
+from infra.storage import Store
+from infra.storage.parquet import parquet_bytes
+from tasks.generate.work import ProofSink
+from tasks.train.rollouts.job import Group, Payload, RolloutJob
+from tasks.train.rollouts.policy import Policy, version_cache
+from toploc.signing import SigningKey
+from toploc.transcript import Transcript
+
+
+class RolloutWork:
+    """What answers jobs of the kind `rollouts`; keeps the policy between them."""
+
+    def __init__(self, key: SigningKey):
+        self._key = key
+        self._policy: Policy | None = None
+
+    def __call__(
+        self, payload: dict[str, Any], engine_of: Callable[[str], Engine]
+    ) -> dict[str, Any]:
+        """Do one job; returns the upload's sha256, its rows, output tokens and policy versions."""
+        asked = Payload.model_validate(payload)
+        policy = self._policy_of(asked)
+        job, rows = asked.job, []
+        for first in range(0, len(job.groups), job.batch_groups):
+            version, engine = policy.use_newest(job.least_version, job.most_version)
+            batch = job.groups[first : first + job.batch_groups]
+            rows += sample_groups(job, batch, version, engine, self._key)
+        data = parquet_bytes(table_from_rows(rows, contract.SCHEMA))
+        Store(asked.root).write_bytes(asked.upload, data, overwrite=True)
+        return {
+            "sha256": hashlib.sha256(data).hexdigest(),
+            "rows": len(rows),
+            "tokens": sum(len(row["output_tokens"]) for row in rows),
+            "versions": sorted({row["step"] for row in rows}),
+        }
+
+    def _policy_of(self, asked: Payload) -> Policy:
+        job, held = asked.job, self._policy
+        if held is None or (held.model, held.broadcast) != (job.model, asked.broadcast):
+            if held is not None:
+                held.close()
+            self._policy = held = Policy(job.model, asked.broadcast, version_cache())
+        return held
+
+
+def sample_groups(
+    job: RolloutJob, groups: list[Group], version: int, engine: Engine, key: SigningKey
+) -> list[dict[str, Any]]:
+    """Rows of the rollouts table for some groups of a job, decoded together."""
+    places = [(group, sample) for group in groups for sample in range(len(group.seeds))]
+    requests = [
+        Request(job.sample_id(group.group, at), tuple(group.prompt_ids), group.seeds[at])
+        for group, at in places
+    ]
+    sink = ProofSink()
+    completions = engine.generate(requests, job.sampling.params(), sink)
+    return [
+        signed(
+            _row(job, group, at, completion, version, engine)
+            | {"proofs": sink.of(completion.trace_id)},
+            key,
+        )
+        for (group, at), completion in zip(places, completions, strict=True)
+    ]
+
+
+def _row(
+    job: RolloutJob, group: Group, at: int, completion: Completion, version: int, engine: Engine
+) -> dict[str, Any]:
+    return {
+        "input_tokens": group.prompt_ids,
+        "output_tokens": completion.output_ids,
+        "input_logprobs": None,
+        "output_logprobs": completion.logprobs,
+        "prompt": group.prompt,
+        "problem_id": group.problem_id,
+        "completion": completion.text,
+        **dict.fromkeys(contract.REWARDS),
+        "step": version,
+        "target_lengths": group.target_length,
+        "task_type": group.task_type,
+        "seed": group.seeds[at],
+        "temperature": job.sampling.temperature,
+        "sample_id": completion.trace_id,
+        "task_id": group.task_id,
+        "rollout_step": job.step,
+        "group": group.group,
+        "sample_index": at,
+        "model": job.model,
+        "model_revision": engine.revision,
+        "sampling": canonical_json(job.sampling.as_dict()),
+        "status": completion.status,
+        "finish_reason": completion.finish_reason,
+        "error": completion.error,
+        "engine": engine.environment,
+        "seconds": completion.seconds,
+    }
+
+
+def transcript(row: dict[str, Any]) -> Transcript:
+    """What the node of a row answers for."""
+    return Transcript.of_row(trace(row) | {"group_id": None, "stage_proofs": None})
+
+
+def trace(row: dict[str, Any]) -> dict[str, Any]:
+    """A row under the names that the traces table has for the same things."""
+    return row | {
+        "trace_id": row["sample_id"],
+        "prompt_ids": row["input_tokens"],
+        "output_ids": row["output_tokens"],
+        "logprobs": row["output_logprobs"],
+    }
+
+
+def signed(row: dict[str, Any], key: SigningKey) -> dict[str, Any]:
+    """The row with its node, transcript hash and signature."""
+    row = row | {"node_id": key.node_id}
+    transcript_hash, signature = transcript(row).sign(key)
+    return row | {"transcript_hash": transcript_hash, "signature": signature}
