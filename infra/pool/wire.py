@@ -16,8 +16,8 @@ Node-signed routes (infra/pool/signature.py says how):
     POST /nodes/gone                                 -> Done               at once
     POST /heartbeat                 Heartbeat        -> HeartbeatAnswer
     GET  /shards/{shard_id}                          -> ShardWork          only with its lease
-    POST /shards/{shard_id}/result  ShardResult      -> Done
-    POST /shards/{shard_id}/failure ShardFailure     -> Done
+    POST /shards/{shard_id}/result  ShardResult      -> HeartbeatAnswer    what is next
+    POST /shards/{shard_id}/failure ShardFailure     -> HeartbeatAnswer
     POST /storage/request-upload    UploadRequest    -> UploadGrant
     PUT  <signed_url of the grant>  the bytes, with the grant's headers; no signature of the node
 
@@ -41,6 +41,8 @@ Open: GET /health, /epoch, /docs, /api-docs/openapi.json. Errors are `{"success"
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+
+from infra.pool.challenge import Challenge, Opening
 
 MAX_BODY_BYTES = 2 << 20
 MAX_UPLOAD_BYTES = 100 << 20
@@ -143,12 +145,10 @@ class Registration(Answer):
 
 
 class ChallengeOffer(Answer):
-    """Multiply two n x n matrices that the seed gives."""
+    """Multiply; see infra/pool/challenge.py."""
 
     challenge_id: str
-    n: int
-    seed: str
-    """Hex, 32 bytes."""
+    challenge: Challenge
 
 
 class ChallengeCommit(Said):
@@ -162,26 +162,15 @@ class ChallengeReveal(Answer):
     """What the node has to show of the product."""
 
     challenge_id: str
-    vector_seed: str
-    """Hex, 32 bytes: seed of the Freivalds vector."""
     rows: list[int]
     """Rows to open."""
 
 
-class OpenedRow(Said):
-    """A row of the product with its Merkle path, leaf to root."""
-
-    index: int = Field(ge=0)
-    values: Base64
-    path: list[Sha256] = Field(max_length=40)
-
-
 class ChallengeAnswer(Said):
-    """Product times vector, and the opened rows; little-endian float32 in base64."""
+    """The opened rows, in the order asked for."""
 
     challenge_id: Id
-    product: Base64
-    rows: list[OpenedRow] = Field(max_length=64)
+    openings: list[Opening] = Field(max_length=64)
 
 
 class CanaryResult(Said):
@@ -195,7 +184,7 @@ class Admission(Answer):
 
     passed: bool
     reason: str = ""
-    canary: "ShardWork | None" = None
+    canary: "CanaryWork | None" = None
     """Next: do this and POST /nodes/canary; None: admitted, or refused."""
 
 
@@ -250,6 +239,10 @@ class Heartbeat(Said):
     rtt_ms: dict[NodeId, Finite] = Field(default_factory=dict, max_length=64)
     lost_peers: list[NodeId] = Field(default_factory=list, max_length=64)
     standing_by: bool = False
+    wait_seconds: float = Field(default=0.0, ge=0, le=30)
+    """Hold the answer back so long, unless it is another one than that of the etag `seen`. The beat
+    itself counts when it arrives."""
+    seen: ShortText = ""
 
 
 class Peer(Answer):
@@ -318,6 +311,8 @@ class HeartbeatAnswer(Answer):
     """Answer to POST /heartbeat."""
 
     data: HeartbeatData
+    etag: str = ""
+    """Names `data`."""
 
 
 class OrderAnswer(Said):
@@ -346,6 +341,12 @@ class ShardWork(Answer):
     payload: dict[str, Any]
 
 
+class CanaryWork(ShardWork):
+    """A shard whose result is known, and the image that it is for."""
+
+    image: str
+
+
 class ShardResult(Said):
     """Body of POST /shards/{shard_id}/result; the service looks at the objects themselves."""
 
@@ -369,6 +370,10 @@ class NewShard(Said):
 
     shard_id: Id
     payload: dict[str, Any] = Field(default_factory=dict)
+    kind: ShortText = ""
+    """Shards of one kind take about the same time."""
+    urgent: bool = False
+    """Before those that are not."""
 
 
 class ShardsRequest(Said):
@@ -496,6 +501,8 @@ class TaskRequest(Said):
     volume_mounts: list[VolumeMount] | None = Field(default=None, max_length=32)
     sharded: bool = False
     """Its work is shards that are added to it; else it runs until it is deleted."""
+    trusted: bool = False
+    """For nodes only that joined with an invite for trusted ones."""
 
 
 class TaskView(TaskRequest):
@@ -526,6 +533,8 @@ class InviteRequest(Said):
     """Nodes that may join with it."""
     seconds: float = Field(default=86400.0, gt=0, le=90 * 86400.0)
     label: ShortText = ""
+    trusted: bool = False
+    """For our own machines: they get the work that decides about others."""
 
 
 class Invite(Answer):
