@@ -157,10 +157,9 @@ def calibrate(
     as_json: JsonOption = False,
 ) -> None:
     """Run a model honestly in many ways and write the limits that such runs keep."""
-    from data_contracts.ids import model_slug
     from flows.errors import BadConfig
     from infra.inference.loading import DTYPES
-    from infra.models.profiles import own_profiles
+    from infra.models.profiles import file_name, own_profiles
     from tasks.validate.calibrate import Plan
     from tasks.validate.calibrate import calibrate as run
 
@@ -171,7 +170,7 @@ def calibrate(
     with err.status("calibrate") as status:
         profile = run(model, plan, lambda text: status.update(Text(text)))
     if output is None:
-        output = own_profiles() / f"{model_slug(model)}-{profile.revision[:8]}.json"
+        output = own_profiles() / file_name(model, profile.revision)
         output.parent.mkdir(parents=True, exist_ok=True)
     output.write_text(profile.to_json(), encoding="utf-8")
     result = {

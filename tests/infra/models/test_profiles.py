@@ -43,13 +43,28 @@ def test_a_profile_of_this_machine_comes_first(own: Path) -> None:
     revision = registry.revision("tracemill/nano-s")
     packaged = profiles.find_profile(revision)
     assert packaged is not None
-    (own / "mine.json").write_text(replace(packaged, rate=0.25).to_json())
+    name = profiles.file_name("tracemill/nano-s", revision)
+    (own / name).write_text(replace(packaged, rate=0.25).to_json())
     profiles.find_profile.cache_clear()
     mine = profiles.find_profile(revision)
     assert mine is not None and mine.rate == 0.25
 
 
-def test_a_profile_that_cannot_be_read_is_an_error(own: Path) -> None:
-    (own / "broken.json").write_text("{}")
-    with pytest.raises(ProfileUnreadable, match=r"broken\.json.*calibrate"):
+@pytest.mark.parametrize("text", ["{}", "", "\x00", "[" * 2000])
+def test_a_profile_that_cannot_be_read_is_an_error_of_its_own_model(own: Path, text: str) -> None:
+    revision = registry.revision("tracemill/nano-s")
+    name = profiles.file_name("tracemill/nano-s", revision)
+    (own / name).write_text(text)
+    with pytest.raises(ProfileUnreadable, match=f"{name}.*calibrate"):
+        profiles.find_profile(revision)
+    assert profiles.find_profile(registry.revision("tracemill/nano-m")) is not None
+    assert profiles.find_profile("0" * 32) is None
+
+
+def test_a_profile_under_the_name_of_another_revision_is_an_error(own: Path) -> None:
+    revision = registry.revision("tracemill/nano-s")
+    packaged = profiles.find_profile(revision)
+    assert packaged is not None
+    (own / profiles.file_name("m", "0" * 32)).write_text(packaged.to_json())
+    with pytest.raises(ProfileUnreadable, match=revision):
         profiles.find_profile("0" * 32)
