@@ -16,8 +16,8 @@ Node-signed routes (infra/pool/signature.py says how):
     POST /nodes/gone                                 -> Done               at once
     POST /heartbeat                 Heartbeat        -> HeartbeatAnswer
     GET  /shards/{shard_id}                          -> ShardWork          only with its lease
-    POST /shards/{shard_id}/result  ShardResult      -> HeartbeatAnswer    what is next
-    POST /shards/{shard_id}/failure ShardFailure     -> HeartbeatAnswer
+    POST /shards/{shard_id}/result  ShardResult      -> Done
+    POST /shards/{shard_id}/failure ShardFailure     -> Done
     POST /storage/request-upload    UploadRequest    -> UploadGrant
     PUT  <signed_url of the grant>  the bytes, with the grant's headers; no signature of the node
 
@@ -299,6 +299,8 @@ class HeartbeatData(Answer):
     group: GroupView | None = None
     shard_id: str = ""
     """The shard that its group has a lease on: GET /shards/{shard_id}, unless it is at it."""
+    leased_at: float = 0.0
+    """Tells a second lease on the same shard from the first."""
     standby: tuple[str, int, int] | None = None
     """(model, rank, group size) to keep loaded while it has no group."""
     orders: list[Order] = Field(default_factory=list)
@@ -411,6 +413,8 @@ class Verdict(Said):
 
     group_id: Id
     accepted: bool
+    final: bool = False
+    """A refused shard is given up, not given out again."""
     hard: bool = False
     """Guilty nodes are banned; else it is counted."""
     guilty: list[NodeId] = Field(default_factory=list, max_length=64)

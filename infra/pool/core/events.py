@@ -127,7 +127,10 @@ class Failed:
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """The validator's verdict on a result. guilty: nodes to exclude (hard) or to count (soft)."""
+    """The validator's verdict on a result. guilty: nodes to exclude (hard) or to count (soft).
+
+    final: refused, the shard is given up.
+    """
 
     shard_id: str
     group_id: str
@@ -135,6 +138,7 @@ class Judged:
     hard: bool = False
     guilty: tuple[str, ...] = ()
     reason: str = ""
+    final: bool = False
 
 
 @dataclass(frozen=True, slots=True)

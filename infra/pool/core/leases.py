@@ -212,6 +212,8 @@ def judged(state: PoolState, event: Judged, effects: Effects) -> None:
             for node in state.members(state.groups[event.group_id]):
                 node.strikes = 0
         _end(state, shard, ShardState.DONE, "", effects)
+    elif event.final and shard.state in OPEN:
+        _end(state, shard, ShardState.FAILED, event.reason, effects)
     else:
         _settle(state, shard, event.reason or "rejected", effects)
     if not event.accepted:

@@ -97,7 +97,8 @@ class World:
             if shard.submitted_by:
                 by = shard.submitted_by[0]
                 guilty = tuple(state.groups[by].members[:1]) if by in state.groups else ()
-                self.send(Judged(shard.shard_id, by, value % 3 != 0, value % 6 == 0, guilty, "x"))
+                verdict = (value % 3 != 0, value % 6 == 0, guilty, "x", value % 12 == 0)
+                self.send(Judged(shard.shard_id, by, *verdict))
         elif what == 15 and group is not None:
             cause = ("user", "user", "infra", "infra", "config")[value % 5]
             self.send(Failed(group.group_id, group.shard_id, group.members[0], cause, "boom"))
