@@ -12,7 +12,7 @@ one process, or under torchrun with the weights sharded over the ranks (FSDP2): 
 The process `python -m tasks.train.trainer.main RUN_DIR --until STEP [--owner PID]` (under torchrun
 beyond one rank) is driven by files of RUN_DIR alone, each of which appears whole or not at all:
 
-    trainer.json                   reads   model_dir, seed, config, objective (`write_settings`)
+    trainer.json                   reads   model_dir, seed, config, objective (`RunSettings.write`)
     selection/step_NNNNNN.parquet  waits   the samples of step N (`write_selection`)
     checkpoints/step_NNNNNN/       writes  safetensors and JSON, the newest few
     weights/step_NNNNNN/           writes  policy version N; never changes once it is there
@@ -24,13 +24,16 @@ weights. Two of them never work in one directory: the second waits for the first
 """
 
 from tasks.train.trainer.config import LoraSettings, TrainerConfig
-from tasks.train.trainer.sample import Sample, read_selection, selection_path, write_selection
+from tasks.train.trainer.run_files import RunSettings, selection_path, weights_path
+from tasks.train.trainer.sample import Sample, read_selection, write_selection
 
 __all__ = [
     "LoraSettings",
+    "RunSettings",
     "Sample",
     "TrainerConfig",
     "read_selection",
     "selection_path",
+    "weights_path",
     "write_selection",
 ]

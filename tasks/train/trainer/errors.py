@@ -28,6 +28,17 @@ class BadSelection(TrainError):
         )
 
 
+class BadSettings(TrainError):
+    """The settings of a run cannot be used."""
+
+    def __init__(self, path: Path, problem: str) -> None:
+        self.path = path
+        super().__init__(
+            f"trainer settings {path}: {problem}. A run keeps the settings of its first start; "
+            "use them, or start another run."
+        )
+
+
 class NothingToTrain(TrainError):
     """No token of a rollout step carries loss."""
 
@@ -38,22 +49,22 @@ class NothingToTrain(TrainError):
         )
 
 
-class SampleTooLong(TrainError):
-    """A sample does not fit; it is never cut, since a fragment would lose its prompt."""
-
-    def __init__(self, sample_id: str, tokens: int, limit: int, name: str) -> None:
-        self.sample_id = sample_id
-        super().__init__(
-            f"sample {sample_id} has {tokens} tokens, but {name} is {limit}. Raise {name} or leave "
-            "the sample out of the selection."
-        )
-
-
 class ModelUnsupported(TrainError):
     """The trainer cannot train this model exactly."""
 
     def __init__(self, model_dir: Path, problem: str) -> None:
         super().__init__(f"model {model_dir}: {problem}. Name another model.")
+
+
+class AttentionUnsupported(TrainError):
+    """A layer asks for attention that the packed one does not compute."""
+
+    def __init__(self, options: list[str], window: int | None, longest: int) -> None:
+        super().__init__(
+            f"the model's attention has options {options}, sliding window {window}, with samples "
+            f"of up to {longest} tokens; packed attention is plain and causal, without dropout, "
+            "and a window must hold the longest sample. Train another model or shorter samples."
+        )
 
 
 class StepNotFinite(TrainError):
@@ -74,16 +85,4 @@ class BadCheckpoint(TrainError):
         super().__init__(
             f"checkpoint {path}: {problem}. Resume with the settings of the run, or remove the "
             "checkpoint to resume from the one before it."
-        )
-
-
-class TrainerBusy(TrainError):
-    """Another trainer works in this run directory."""
-
-    retryable = True
-
-    def __init__(self, run_dir: Path) -> None:
-        super().__init__(
-            f"another trainer holds {run_dir}; two would write one run's versions. Wait for it to "
-            "end or stop it."
         )

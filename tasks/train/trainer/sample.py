@@ -68,11 +68,6 @@ class Sample:
         return len(self.prompt_ids) + len(self.output_ids) - 1
 
 
-def selection_path(run_dir: Path, step: int) -> Path:
-    """Where the selection of a rollout step lies; steps count from 1."""
-    return run_dir / "selection" / f"step_{step:06d}.parquet"
-
-
 def write_selection(path: Path, samples: Sequence[Sample]) -> None:
     """Write a selection file; FileExistsError if it is there, since a step is chosen once."""
     rows = [
