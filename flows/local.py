@@ -22,10 +22,10 @@ from rich.text import Text
 from flows.config import RunConfig
 from flows.errors import FlowError
 from flows.outcome import PARTIAL
-from flows.reaper import watch_this_process
 from flows.runs import Run, new_run_id, open_run
 from flows.shards import STAGES
 from flows.tables import print_funnel
+from infra.reaper import watch_this_process
 from infra.storage import list_committed, read_manifest, read_table
 from tasks.report.funnel import funnel
 

@@ -27,12 +27,12 @@ import flows  # noqa: F401  (settings that Prefect must find at its import)
 from flows.config import RunConfig
 from flows.profiles import load_profile
 from flows.publish import publish_results
-from flows.reaper import watch_this_process
 from flows.run import answer_tasks
 from flows.runs import Run, code_version, find_run, open_run
 from flows.session import Session, session
 from infra.inference import load_engine
 from infra.pool import Job, JobResult
+from infra.reaper import watch_this_process
 from infra.storage import read_manifest, read_table
 from tasks.annotate.select import select_for_teacher
 from tasks.annotate.stage import annotate
