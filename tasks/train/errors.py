@@ -65,7 +65,7 @@ class CannotGrow(TrainError):
         )
 
 
-class SampleTooLong(TrainError):
+class CannotPack(TrainError):
     """A sample does not fit into a packed row."""
 
     def __init__(self, index: int, tokens: int, capacity: int) -> None:

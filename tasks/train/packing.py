@@ -8,7 +8,7 @@ any divisor), so that collective operations meet; the same lengths give the same
 import heapq
 from collections.abc import Sequence
 
-from tasks.train.errors import SampleTooLong
+from tasks.train.errors import CannotPack
 
 Row = list[int]
 """Indices of the samples of one packed row, in the order they lie in it; empty: a filler."""
@@ -19,14 +19,14 @@ def pack(lengths: Sequence[int], capacity: int) -> list[Row]:
 
     A sample longer than the capacity is never cut, as its second half would have no prompt.
 
-    Raises SampleTooLong.
+    Raises CannotPack.
     """
     rows: list[Row] = []
     room: list[int] = []
     for index in sorted(range(len(lengths)), key=lambda index: -lengths[index]):
         length = lengths[index]
         if not 0 < length <= capacity:
-            raise SampleTooLong(index, length, capacity)
+            raise CannotPack(index, length, capacity)
         place = next((row for row, free in enumerate(room) if free >= length), len(rows))
         if place == len(rows):
             rows.append([])
@@ -47,7 +47,7 @@ def plan(
         ranks: processes that work side by side.
         quadratic: work of a sample of n tokens is n + quadratic * n ** 2 (attention).
 
-    Raises SampleTooLong.
+    Raises CannotPack.
     """
     work = [length + quadratic * length**2 for length in lengths]
     rows = pack(lengths, capacity)
