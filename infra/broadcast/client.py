@@ -1,9 +1,9 @@
 """Versions fetched from an origin, whole and verified.
 
 `<directory>/<stream>/<version>/` holds the files of a version. Invariants: that directory appears
-by one rename, after every shard had the hash that the publisher signed, or not at all; what is
-never asked to go back: a version below one that is here is not fetched. Shards that came, also in
-part, stay until the version is whole, and a fetch that was killed goes on where it was. Several
+by one rename, after every shard had the hash that the publisher signed, or not at all; who asks for
+the newest never gets an older one than is here, whatever the origin offers. Shards that came, also
+in part, stay until the version is whole, and a fetch that was killed goes on where it was. Several
 processes may share a directory: one fetches, the others wait for it.
 """
 
@@ -100,19 +100,21 @@ class BroadcastClient:
     def newest(self, least: int, most: int, seconds: float) -> Version:
         """The newest version from `least` to `most`, fetched if need be; waits for one to come.
 
-        An origin that fails does no harm while a version of the range is here.
+        An origin that fails, or that offers older versions than before, does no harm while a
+        version of the range is here.
         """
         deadline, last = time.monotonic() + seconds, ""
         while True:
+            present = [number for number in self.here() if least <= number <= most]
+            newest_here = present[-1] if present else -1
             try:
                 for number in reversed(self.offered()):
-                    if least <= number <= most:
+                    if max(least, newest_here + 1) <= number <= most:
                         return self.fetch(number, max(deadline - time.monotonic(), 1.0))
             except BroadcastError as error:
                 last = str(error)
-            present = [number for number in self.here() if least <= number <= most]
             if present:
-                return Version(present[-1], self.directory / str(present[-1]))
+                return Version(newest_here, self.directory / str(newest_here))
             if time.monotonic() > deadline:
                 raise NoVersion(self._stream, least, most, seconds, last)
             time.sleep(POLL_SECONDS)
@@ -125,12 +127,10 @@ class BroadcastClient:
             with directory_lock(self.directory), self._room(version):
                 if not target.is_dir():
                     self._fetch(version, target, deadline, seconds)
-                    self._tidy()
+                    self._tidy(version)
         return Version(version, target)
 
     def _fetch(self, version: int, target: Path, deadline: float, seconds: float) -> None:
-        if self.here()[-1:] > [version]:
-            raise VersionGone(self._stream, version)
         manifest = self._manifest(version)
         part = self.directory / f"{TEMP_PREFIX}{version}"
         shards = part / "shards"
@@ -234,10 +234,10 @@ class BroadcastClient:
             shutil.rmtree(part, ignore_errors=True)
             raise DiskFull(self.directory, size, str(error)) from error
 
-    def _tidy(self) -> None:
-        """Remove versions beyond those that are kept, and what is left of older fetches."""
-        newest = self.here()
-        gone = [self.directory / str(old) for old in newest[: -self._keep]]
+    def _tidy(self, wanted: int) -> None:
+        """Remove versions beyond those that are kept, and what is left of fetches."""
+        older = [number for number in self.here()[: -self._keep] if number != wanted]
+        gone = [self.directory / str(number) for number in older]
         for path in [*gone, *self.directory.glob(f"{TEMP_PREFIX}*")]:
             shutil.rmtree(path, ignore_errors=True)
 

@@ -64,6 +64,10 @@ class RunLayout:
         """Where a node may write its traces of a shard; nothing here is trusted."""
         return self._shard("uploads", slug, shard)
 
+    def received(self, slug: str, shard: str) -> str:
+        """Rows of an upload that is being looked at, as they came."""
+        return self._shard("received", slug, shard)
+
     def traces(self, slug: str, shard: str) -> str:
         """Traces table of a shard."""
         return self._shard("traces", slug, shard)

@@ -23,7 +23,6 @@ from tasks.validate.config import ValidateConfig
 from toploc.misplaced import permuted
 from toploc.sampling import Claims, SamplingLimits, SamplingRule, examine, judge_sampling
 from toploc.verdict import (
-    Examination,
     Limits,
     ProofVerdict,
     examine_proofs,
@@ -52,11 +51,19 @@ class ModelFacts:
     ended: Callable[[Sequence[int], Sequence[str]], bool]
     environment: str
     """What the prefill runs on; see `infra.inference.environment`."""
+    calibration: str
+    """Revision whose calibration profile has the limits, if there is such a profile."""
 
     @classmethod
-    def of(cls, engine: Engine) -> "ModelFacts":
-        """Those of a loaded model."""
-        return cls(engine.context_length, engine.eos_ids, engine.ended, engine.environment)
+    def of(cls, engine: Engine, calibration: str = "") -> "ModelFacts":
+        """Those of a loaded model; it is judged by its own profile unless another one is named."""
+        return cls(
+            engine.context_length,
+            engine.eos_ids,
+            engine.ended,
+            engine.environment,
+            calibration or engine.revision,
+        )
 
 
 def before_prefill(trace: Mapping[str, Any], facts: ModelFacts) -> Verdict | None:
@@ -89,7 +96,7 @@ def check_trace(
         trace: a row of the traces table.
         hidden: [n_out, hidden size] bfloat16, our last hidden states of the output's rows.
         logits: [n_out, vocabulary] float32 of the same rows.
-        facts: context length and end tokens of the model.
+        facts: of the model.
         config: the limits.
     """
     sampling = json.loads(trace["sampling"])
@@ -99,13 +106,19 @@ def check_trace(
     tokens = torch.tensor(trace["output_ids"], dtype=torch.int64)
     claims = examine(logits, tokens, trace["seed"], rule)
     proofs = examine_proofs(hidden, trace["proofs"], TOPK, PROOF_ROWS)
-    profile = find_profile(trace["model_revision"]) if config.calibrated else None
+    profile = find_profile(facts.calibration) if config.calibrated else None
     if len(trace["logprobs"]) != len(tokens):
         found = refuse(
             f"logprobs_missing: {len(trace['logprobs'])} for {len(tokens)} tokens; one each is due"
         )
     elif profile is None:
-        found = _by_fixed_limits(proofs, claims, trace, config)
+        shown = judge_examined(proofs, fixed_limits(config))
+        drawn = tokens_by_fixed_limits(claims, trace, config)
+        found = ProofVerdict(
+            shown.accepted and drawn.accepted,
+            shown.reasons + drawn.reasons,
+            shown.figures | drawn.figures,
+        )
     else:
         sides = (trace["engine"], facts.environment)
         found = profile.judge(proofs, claims, torch.tensor(trace["logprobs"]), sides)
@@ -123,24 +136,27 @@ def check_trace(
     return Verdict("rejected" if reasons else "accepted", reasons, figures)
 
 
-def _by_fixed_limits(
-    proofs: Examination, claims: Claims, trace: Mapping[str, Any], config: ValidateConfig
+def fixed_limits(config: ValidateConfig) -> Limits:
+    """Limits of proofs for models without a profile."""
+    return Limits(config.exp_mismatches, config.mant_err_mean, config.mant_err_median)
+
+
+def tokens_by_fixed_limits(
+    claims: Claims, trace: Mapping[str, Any], config: ValidateConfig
 ) -> ProofVerdict:
-    """For models without a profile: the limits of the config, chunk by chunk."""
-    limits = Limits(config.exp_mismatches, config.mant_err_mean, config.mant_err_median)
-    shown = judge_examined(proofs, limits)
+    """The verdict of the tokens alone, for models without a profile."""
     allowed = SamplingLimits(mean_margin=config.margin_mean, over_share=config.margin_over_share)
     drawn = judge_sampling(claims.margins, allowed)
     error = logprob_error(claims.logprobs.tolist(), trace["logprobs"])
-    reasons = [*shown.reasons, *drawn.reasons]
+    reasons = list(drawn.reasons)
     if not error <= config.logprob_error:
         reasons.append(f"logprobs_differ: {error:.3g} on average")
     if not float(claims.margins[-1]) <= allowed.clip:
         # The last token decides that the text ends there: no share of a long text excuses it.
         reasons.append(f"unlikely_end: the last token is {float(claims.margins[-1]):.3g} off")
-    figures = shown.figures | drawn.figures
+    figures = dict(drawn.figures)
     if math.isfinite(error):
-        figures |= {"logprob_error": error}
+        figures["logprob_error"] = error
     return ProofVerdict(not reasons, tuple(reasons), figures)
 
 

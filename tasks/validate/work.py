@@ -50,9 +50,14 @@ def judge(
     config: ValidateConfig,
     *,
     audited: bool = True,
+    calibration: str = "",
 ) -> dict[str, Verdict]:
-    """Trace id -> verdict. Not audited: only what needs no computation is looked at."""
-    facts = ModelFacts.of(engine)
+    """Trace id -> verdict. Not audited: only what needs no computation is looked at.
+
+    `calibration` names another revision whose profile has the limits, such as that of the model
+    which this one was trained from.
+    """
+    facts = ModelFacts.of(engine, calibration)
     verdicts: dict[str, Verdict] = {}
     waiting: list[dict[str, Any]] = []
     for trace in traces:

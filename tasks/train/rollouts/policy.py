@@ -39,6 +39,10 @@ class Policy:
         found = self._client.newest(least, most, self.broadcast.wait_seconds)
         return found.number, self.load(found)
 
+    def use(self, version: int) -> TransformersEngine:
+        """The engine with the weights of just this version."""
+        return self.load(self._client.fetch(version, self.broadcast.wait_seconds))
+
     def load(self, version: Version) -> TransformersEngine:
         """The engine with a version's weights."""
         if self._engine is None or self._loaded is None:
@@ -63,6 +67,22 @@ class Policy:
     def _made(self, version: Version) -> TransformersEngine:
         revision = directory_revision(version.path, COMPUTE_DTYPE)
         return TransformersEngine(version.path, self.model, revision, COMPUTE_DTYPE, self._threads)
+
+
+class Policies:
+    """The policy of the stream that was asked for last; one at a time is in memory."""
+
+    def __init__(self) -> None:
+        self._held: Policy | None = None
+
+    def of(self, model: str, broadcast: Broadcast) -> Policy:
+        """The policy of a stream."""
+        held = self._held
+        if held is None or (held.model, held.broadcast) != (model, broadcast):
+            if held is not None:
+                held.close()
+            self._held = held = Policy(model, broadcast, version_cache())
+        return held
 
 
 def _only_weights_differ(old: Path, new: Path) -> bool:

@@ -17,25 +17,26 @@ from infra.storage import Store
 from infra.storage.parquet import parquet_bytes
 from tasks.generate.work import ProofSink
 from tasks.train.rollouts.job import Group, Payload, RolloutJob
-from tasks.train.rollouts.policy import Policy, version_cache
+from tasks.train.rollouts.policy import Policies
 from toploc.signing import SigningKey
 from toploc.transcript import Transcript
 
 
 class RolloutWork:
-    """What answers jobs of the kind `rollouts`; keeps the policy between them."""
+    """What answers jobs of the kind `rollouts`."""
 
-    def __init__(self, key: SigningKey):
+    def __init__(self, key: SigningKey, policies: Policies):
         self._key = key
-        self._policy: Policy | None = None
+        self._policies = policies
 
     def __call__(
         self, payload: dict[str, Any], engine_of: Callable[[str], Engine]
     ) -> dict[str, Any]:
         """Do one job; returns the upload's sha256, its rows, output tokens and policy versions."""
         asked = Payload.model_validate(payload)
-        policy = self._policy_of(asked)
-        job, rows = asked.job, []
+        job = asked.job
+        policy = self._policies.of(job.model, asked.broadcast)
+        rows: list[dict[str, Any]] = []
         for first in range(0, len(job.groups), job.batch_groups):
             version, engine = policy.use_newest(job.least_version, job.most_version)
             batch = job.groups[first : first + job.batch_groups]
@@ -48,14 +49,6 @@ class RolloutWork:
             "tokens": sum(len(row["output_tokens"]) for row in rows),
             "versions": sorted({row["step"] for row in rows}),
         }
-
-    def _policy_of(self, asked: Payload) -> Policy:
-        job, held = asked.job, self._policy
-        if held is None or (held.model, held.broadcast) != (job.model, asked.broadcast):
-            if held is not None:
-                held.close()
-            self._policy = held = Policy(job.model, asked.broadcast, version_cache())
-        return held
 
 
 def sample_groups(
@@ -114,12 +107,14 @@ def _row(
 
 def transcript(row: dict[str, Any]) -> Transcript:
     """What the node of a row answers for."""
-    return Transcript.of_row(trace(row) | {"group_id": None, "stage_proofs": None})
+    return Transcript.of_row(trace(row))
 
 
 def trace(row: dict[str, Any]) -> dict[str, Any]:
     """A row under the names that the traces table has for the same things."""
     return row | {
+        "group_id": None,
+        "stage_proofs": None,
         "trace_id": row["sample_id"],
         "prompt_ids": row["input_tokens"],
         "output_ids": row["output_tokens"],

@@ -1,0 +1,372 @@
+"""The trusted side: an upload comes in, rollouts that may be trained on go out, or a refusal.
+
+In order: the file (size, hash, schema, in a confined child), what it says against what was asked
+(`claims`), the secret choice whether it is checked, the check by a prefill on a trusted node
+(`check`), rewards and advantages of our own (`rewards`), the commit. Invariants: a job has one
+committed file at most, whoever sends what how often; every row that came in is committed or set
+aside with a reason; one row that only a lie explains refuses the whole file and excludes its node;
+nothing of a refused file is used; every upload that was looked at has its verdict in the ledger.
+"""
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from types import TracebackType
+from typing import Any, Self
+
+from data_contracts import rollouts as contract
+from data_contracts import validate as verdicts_contract
+from data_contracts.errors import TableBlocked
+from data_contracts.text import table_from_rows
+from infra.inference.prompts import ChatTokenizer
+from infra.models import registry
+from infra.pool import JobResult, NodePool
+from infra.storage import (
+    Manifest,
+    RunLayout,
+    StageCount,
+    Store,
+    check,
+    commit_table,
+    discard,
+    quarantine_rows,
+    read_manifest,
+    read_table,
+)
+from tasks.train.objective.config import Advantage, LengthConfig
+from tasks.train.rollouts.check import NO_VERSION, CheckPayload, check_job
+from tasks.train.rollouts.claims import faults, forged
+from tasks.train.rollouts.config import TrustConfig
+from tasks.train.rollouts.copies import Seen
+from tasks.train.rollouts.errors import CheckCrashed, RolloutsRefused
+from tasks.train.rollouts.job import KIND, Broadcast, RolloutJob
+from tasks.train.rollouts.rewards import rewarded
+from tasks.train.rollouts.standing import EXCLUDED, Standing
+from tasks.train.rollouts.uploads import BadFile, UploadReader
+from tasks.validate.audit import Auditor, Decision, caught, failed
+from tasks.validate.commit import ACCEPTED, validator_name
+
+CHECK_ATTEMPTS = 3
+
+Rows = list[dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Trusted:
+    """What our side knows and nodes do not."""
+
+    answers: Mapping[str, str]
+    """Task id -> verification_info."""
+    tokenizer: ChatTokenizer
+    lengths: LengthConfig
+    advantage: Advantage
+    broadcast: Broadcast
+    folder: Callable[[RolloutJob], str]
+    """Where the accepted rollouts of a job are committed."""
+    trained: Callable[[RolloutJob], bool]
+    """Whether a job's step has its selection: what was trained on cannot be taken back."""
+
+
+@dataclass(frozen=True)
+class _Upload:
+    job: RolloutJob
+    node_id: str
+    seconds: float
+    path: str
+    sha256: str
+    rows: Rows
+
+    @property
+    def held(self) -> str:
+        """Name of what is kept of this very upload."""
+        return f"{self.job.name}-{self.sha256[:16]}"
+
+
+class Intake:
+    """Takes the uploads of one run, one at a time."""
+
+    def __init__(
+        self,
+        store: Store,
+        layout: RunLayout,
+        pool: NodePool,
+        standing: Standing,
+        config: TrustConfig,
+        trusted: Trusted,
+    ):
+        self._store = store
+        self._layout = layout
+        self._pool = pool
+        self._config = config
+        self._trusted = trusted
+        self.standing = standing
+        self._calibration = registry.revision(config.calibrated_by) if config.calibrated_by else ""
+        self._auditor = Auditor(store, layout, config.check.audit)
+        self._reader = UploadReader()
+        self._lock = threading.Lock()
+        self._seen = Seen()
+        self._known: set[str] = set()
+        self._unchecked: dict[str, tuple[RolloutJob, str]] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._reader.close()
+
+    def path(self, job: RolloutJob) -> str:
+        """Of the accepted rollouts of a job, without extension."""
+        return f"{self._trusted.folder(job)}/{job.name}"
+
+    def committed(self, job: RolloutJob) -> Manifest | None:
+        """The accepted rollouts of a job."""
+        manifest = read_manifest(self._store, self.path(job))
+        if manifest is not None and job.name not in self._known:
+            # An earlier part of the run took it.
+            self._remember(job, manifest, read_table(self._store, manifest.path).to_pylist())
+        return manifest
+
+    def take(self, job: RolloutJob, upload: str, result: JobResult) -> Manifest:
+        """Accept an upload, or raise RolloutsRefused; CheckCrashed is our own fault."""
+        with self._lock:
+            done = self.committed(job)
+            if done is None:
+                done = self._take(job, upload, result)
+            self._store.delete(upload)
+            return done
+
+    def withdraw(self, node_id: str) -> list[RolloutJob]:
+        """Take back what was believed of a node without a check and is not trained on yet."""
+        taken_back = []
+        for name, (job, node) in list(self._unchecked.items()):
+            if node != node_id or self._trusted.trained(job):
+                continue
+            path = self.path(job)
+            rows = read_table(self._store, path).to_pylist()
+            reason = "node_caught"
+            quarantine_rows(
+                self._store, self._layout, KIND, f"{name}-{reason}",
+                [(row, reason, node_id) for row in rows],
+            )  # fmt: skip
+            self.standing.withdrawn(name, node_id)
+            discard(self._store, path)
+            self._seen.forget(path)
+            del self._unchecked[name]
+            self._known.discard(name)
+            taken_back.append(job)
+        return taken_back
+
+    def _take(self, job: RolloutJob, path: str, result: JobResult) -> Manifest:
+        node_id = result.node_id
+        if node_id in self.standing.excluded:
+            raise RolloutsRefused(job.name, node_id, [EXCLUDED], lie=True)
+        try:
+            sha256, rows = self._reader.read(self._store, path, job.samples, result)
+        except BadFile as bad:
+            raise self._refused(job, node_id, [bad.reason], {"sha256": bad.sha256}) from bad
+        upload = _Upload(job, node_id, result.seconds, path, sha256, rows)
+        found = faults(job, rows, node_id, self._trusted.tokenizer)
+        if found:
+            raise self._refuse(upload, found)
+        received = commit_table(
+            self._store,
+            self._layout.received(KIND, upload.held),
+            table_from_rows(rows, contract.SCHEMA),
+            schema=contract.SCHEMA,
+            producer=KIND,
+        )
+        try:
+            decision, verdicts = self._judged(upload, received)
+            return self._settle(upload, decision, verdicts)
+        finally:
+            discard(self._store, received.path)
+
+    def _judged(self, upload: _Upload, received: Manifest) -> tuple[Decision, Rows]:
+        """Verdicts of an upload's rows, committed; whether they were checked by a prefill."""
+        decision = self._auditor.decide(KIND, upload.held, received, upload.node_id)
+        repeated = self._seen.repeated(upload.rows, self.path(upload.job))
+        if repeated and not decision.audited:
+            # Somebody copied; only a prefill can say who.
+            decision = replace(decision, audited=True)
+        verdicts = self._check(upload.job.name, upload.job.model, received.path, decision.audited)
+        if not decision.audited and failed(verdicts):
+            # Something is wrong that needed no model to be seen, so it is looked at in full.
+            decision = replace(decision, audited=True)
+            verdicts = self._check(upload.job.name, upload.job.model, received.path, True)
+        for row in verdicts:
+            if row["verdict"] == "rejected" and row["trace_id"] in repeated:
+                first = repeated[row["trace_id"]]
+                row["reasons"].append(
+                    f"copied: the answer of sample {first.sample_id} of node {first.node_id[:64]}"
+                )
+        if not caught(verdicts):
+            self._check_first([place.file for place in repeated.values()])
+        self._commit_verdicts(upload, decision, verdicts)
+        return decision, verdicts
+
+    def _check(self, name: str, model: str, rows: str, audited: bool) -> Rows:
+        job = check_job(
+            CheckPayload(
+                root=self._store.root,
+                rows=rows,
+                model=model,
+                broadcast=self._trusted.broadcast,
+                config=self._config.check,
+                calibration=self._calibration,
+                audited=audited,
+            )
+        )
+        for _ in range(CHECK_ATTEMPTS):
+            verdicts: Rows = self._pool.submit(job).result().output["verdicts"]
+            crashed = [row for row in verdicts if row["verdict"] == "crashed"]
+            if not crashed or crashed[0]["reasons"] == [NO_VERSION]:
+                break
+        else:
+            if len(crashed) == len(verdicts):
+                # Not one row could be judged: that is the check, not the rows.
+                raise CheckCrashed(name, crashed[0]["figures"])
+        return verdicts
+
+    def _check_first(self, files: Sequence[str]) -> None:
+        """Check files that were believed and hold the answers of an upload that proved honest."""
+        for path in sorted(set(files)):
+            name = path.rpartition("/")[2]
+            job, node_id = self._unchecked.get(name, (None, ""))
+            if job is None:
+                continue
+            verdicts = self._check(name, job.model, path, True)
+            if caught(verdicts):
+                reasons = _reasons(verdicts)
+                self.standing.refused(name, node_id, reasons, {"file": path})
+                self._pool.distrust(node_id)
+                self.withdraw(node_id)
+
+    def _commit_verdicts(self, upload: _Upload, decision: Decision, verdicts: Rows) -> None:
+        name = validator_name(self._config.check)
+        rows = [row | {"shard_id": upload.held, "validator": name} for row in verdicts]
+        manifest = commit_table(
+            self._store,
+            self._layout.verdicts(KIND, upload.held),
+            table_from_rows(rows, verdicts_contract.SCHEMA),
+            schema=verdicts_contract.SCHEMA,
+            producer=KIND,
+            info={"audit": asdict(decision) | {"failed": failed(verdicts)}},
+        )
+        self._auditor.note(manifest)
+
+    def _settle(self, upload: _Upload, decision: Decision, verdicts: Rows) -> Manifest:
+        reasons = {
+            row["trace_id"]: "; ".join(row["reasons"])
+            for row in verdicts
+            if row["verdict"] not in ACCEPTED
+        }
+        if caught(verdicts):
+            raise self._refuse(upload, reasons)
+        good = [row for row in upload.rows if row["sample_id"] not in reasons]
+        if not good:
+            raise self._refuse(upload, {"": f"no_honest_rows: {_reasons(verdicts)[0]}"})
+        trusted = self._trusted
+        rewards = rewarded(
+            good,
+            trusted.answers,
+            trusted.lengths,
+            trusted.advantage,
+            upload.job.sampling.max_tokens,
+        )
+        lies = {
+            row["sample_id"]: lie
+            for row, ours in zip(good, rewards, strict=True)
+            if (lie := forged(row, ours))
+        }
+        if lies:
+            raise self._refuse(upload, lies)
+        rows = [
+            row | ours | {"input_logprobs": None, "error": None}
+            for row, ours in zip(good, rewards, strict=True)
+        ]
+        return self._accept(upload, decision, rows, reasons)
+
+    def _accept(
+        self, upload: _Upload, decision: Decision, rows: Rows, aside: Mapping[str, str]
+    ) -> Manifest:
+        table = table_from_rows(rows, contract.SCHEMA)
+        report = contract.validate(table)
+        if report.blocking or report.bad_rows:
+            # Everything in it was checked or made by us: it is our fault, not the node's.
+            raise TableBlocked(f"rollouts {upload.job.name}: {report.blocking or report.bad_rows}")
+        counted: dict[str, int] = {}
+        for reason in aside.values():
+            code = reason.partition(":")[0]
+            counted[code] = counted.get(code, 0) + 1
+        count = StageCount(KIND, len(upload.rows), len(rows), len(aside), counted)
+        check(count)
+        self._set_aside(upload, aside)
+        job = upload.job
+        self.standing.accepted(
+            job.name, upload.node_id, {upload.path: upload.sha256}, upload.seconds
+        )
+        manifest = commit_table(
+            self._store,
+            self.path(job),
+            table,
+            schema=contract.SCHEMA,
+            producer=KIND,
+            info={
+                "stage": KIND,
+                "step": job.step,
+                "job": job.number,
+                "node_id": upload.node_id,
+                "audited": decision.audited,
+                "seconds": upload.seconds,
+                "counts": count.info(),
+            },
+        )
+        self._remember(job, manifest, rows)
+        return manifest
+
+    def _remember(self, job: RolloutJob, manifest: Manifest, rows: Rows) -> None:
+        self._known.add(job.name)
+        self._seen.add(rows, manifest.path)
+        if not manifest.info["audited"]:
+            self._unchecked[job.name] = (job, manifest.info["node_id"])
+
+    def _refuse(self, upload: _Upload, reasons: Mapping[str, str]) -> RolloutsRefused:
+        """Set an upload aside as a whole; its rows with their own reasons."""
+        whole = reasons.get("", "refused_with_its_file")
+        everything = {row["sample_id"]: reasons.get(row["sample_id"], whole) for row in upload.rows}
+        self._set_aside(upload, everything)
+        evidence = {"sha256": upload.sha256, "samples": sorted(filter(None, reasons))[:20]}
+        return self._refused(
+            upload.job, upload.node_id, sorted(set(reasons.values()))[:20], evidence
+        )
+
+    def _refused(
+        self, job: RolloutJob, node_id: str, reasons: Sequence[str], evidence: dict[str, Any]
+    ) -> RolloutsRefused:
+        lie = self.standing.refused(job.name, node_id, reasons, evidence)
+        if lie:
+            self._pool.distrust(node_id)
+            self.withdraw(node_id)
+        return RolloutsRefused(job.name, node_id, reasons, lie=lie)
+
+    def _set_aside(self, upload: _Upload, reasons: Mapping[str, str]) -> None:
+        quarantine_rows(
+            self._store,
+            self._layout,
+            KIND,
+            upload.held,
+            [
+                (row, reasons[row["sample_id"]], upload.node_id)
+                for row in upload.rows
+                if row["sample_id"] in reasons
+            ],
+        )
+
+
+def _reasons(verdicts: Rows) -> list[str]:
+    return sorted({reason for row in verdicts for reason in row["reasons"]})

@@ -1,0 +1,48 @@
+"""Published policy versions, and runs over them."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from swarm import VERSIONS, Run, changed_weights
+
+from infra.broadcast import Origin, serving
+from tasks.train.rollouts.job import Broadcast
+from toploc.signing import SigningKey
+
+
+@pytest.fixture(scope="session")
+def broadcast(tmp_path_factory):
+    root = tmp_path_factory.mktemp("origin")
+    key = SigningKey(b"p" * 32)
+    origin = Origin(root / "versions", "policy", key, keep=VERSIONS)
+    for number in range(VERSIONS):
+        origin.publish(number, changed_weights(root / f"weights-{number}", number))
+    with serving({"policy": root / "versions"}) as url:
+        yield Broadcast(
+            url=url, stream="policy", publisher=key.node_id, keep=VERSIONS, wait_seconds=20
+        )
+
+
+@pytest.fixture(scope="session")
+def version_cache(tmp_path_factory):
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture
+def start(tmp_path, broadcast, version_cache, monkeypatch):
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.setenv("TRACEMILL_CACHE", str(version_cache))
+    opened = []
+
+    def begin(strangers, **settings) -> Run:
+        run = Run(tmp_path / "data", broadcast, strangers, **settings)
+        opened.append(run.intake)
+        return run
+
+    yield begin
+    for intake in opened:
+        intake.__exit__(None, None, None)

@@ -1,0 +1,191 @@
+"""A small swarm in this process: strangers who make rollouts, honest or not, and a node of ours."""
+
+import hashlib
+import json
+import shutil
+from concurrent.futures import Future
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import torch
+from safetensors.torch import load_file, save_file
+
+from data_contracts import rollouts as contract
+from data_contracts.text import table_from_rows
+from infra.inference.prompts import ChatTokenizer
+from infra.models import registry
+from infra.pool import Job, JobResult
+from infra.storage import RunLayout, Store
+from infra.storage.parquet import parquet_bytes
+from tasks.generate.config import SamplingConfig
+from tasks.provision.worker import answer, works
+from tasks.train.objective.config import LengthConfig
+from tasks.train.rollouts.config import TrustConfig
+from tasks.train.rollouts.intake import Intake, Trusted
+from tasks.train.rollouts.job import Broadcast, Group, RolloutJob, rollout_job
+from tasks.train.rollouts.standing import Standing
+from tasks.train.rollouts.work import signed
+from toploc.signing import SigningKey
+
+BASE = "tracemill/nano-s"
+MODEL = "policy"
+LAYOUT = RunLayout("r")
+WORDS = ("lamp", "stone", "river", "window", "cloud", "table")
+SAMPLING = SamplingConfig(max_tokens=48)
+VERSIONS = 4
+
+
+def task_id(place: int) -> str:
+    return f"{place:032x}"
+
+
+ANSWERS = {
+    task_id(place): json.dumps({"ground_truth": word[::-1]}) for place, word in enumerate(WORDS)
+}
+
+
+def changed_weights(target: Path, number: int, scale: float = 0.02) -> Path:
+    """A policy version: the base with every weight moved a little, more with every number."""
+    shutil.copytree(registry.materialise(BASE), target, ignore=shutil.ignore_patterns("README.md"))
+    weights = load_file(target / "model.safetensors")
+    drawn = torch.Generator().manual_seed(7)
+    for name, value in weights.items():
+        noise = torch.randn(value.shape, generator=drawn)
+        weights[name] = (value.float() * (1 + scale * number * noise)).to(value.dtype)
+    save_file(weights, target / "model.safetensors", metadata={"format": "pt"})
+    return target
+
+
+def make_job(
+    step: int = 2, number: int = 0, least: int = 1, most: int = 1, size: int = 4
+) -> RolloutJob:
+    tokenizer = ChatTokenizer(registry.materialise(BASE), BASE)
+    groups = []
+    for at in range(2):
+        place = (2 * number + at) % len(WORDS)
+        text = f"Spell this word backward (example: sun -> nus): {WORDS[place]}"
+        groups.append(
+            Group(
+                group=2 * number + at,
+                task_id=task_id(place),
+                problem_id=WORDS[place],
+                task_type="reverse_text",
+                prompt=text,
+                prompt_ids=tokenizer.render([{"role": "user", "content": text}])[0],
+                seeds=[10_000 * step + 100 * number + 10 * at + s for s in range(size)],
+            )
+        )
+    return RolloutJob(
+        run_id="r",
+        step=step,
+        number=number,
+        model=MODEL,
+        least_version=least,
+        most_version=most,
+        sampling=SAMPLING,
+        batch_groups=2,
+        groups=groups,
+    )
+
+
+class Node:
+    """A node with a key of its own; `lie(rows, payload, key)` changes what it uploads."""
+
+    def __init__(self, key: int, lie=None):
+        self.key = SigningKey(bytes([key]) * 32)
+        self.lie = lie
+        self._works = works(self.key)
+
+    def do(self, job: Job) -> JobResult:
+        message = {"job_id": job.job_id, "kind": job.kind, "payload": job.payload}
+        reply = answer(message, self._works, None)
+        assert "error" not in reply, reply
+        output = reply["output"]
+        if self.lie and job.kind == "rollouts":
+            store, path = Store(job.payload["root"]), job.payload["upload"]
+            data = self.lie(upload_rows(store.read_bytes(path)), job.payload, self.key)
+            data = data if isinstance(data, bytes) else packed(data)
+            store.write_bytes(path, data, overwrite=True)
+            output["sha256"] = hashlib.sha256(data).hexdigest()
+        return JobResult(job.job_id, self.key.node_id, output, reply["seconds"])
+
+
+class Pool:
+    """Strangers take rollouts in turn; a node of ours checks."""
+
+    def __init__(self, strangers: list[Node]):
+        self.strangers = strangers
+        self.ours = Node(255)
+        self.checks: list[Job] = []
+        self.distrusted: list[str] = []
+
+    def submit(self, job: Job) -> Future:
+        future: Future[JobResult] = Future()
+        if job.kind == "check_rollouts":
+            self.checks.append(job)
+            future.set_result(self.ours.do(job))
+        else:
+            future.set_result(self.strangers[0].do(job))
+            self.strangers.append(self.strangers.pop(0))
+        return future
+
+    def distrust(self, node_id: str) -> None:
+        self.distrusted.append(node_id)
+
+
+def upload_rows(data: bytes) -> list[dict]:
+    return pq.read_table(pa.BufferReader(data)).to_pylist()
+
+
+def packed(rows: list[dict], schema: pa.Schema = contract.SCHEMA) -> bytes:
+    return parquet_bytes(table_from_rows(rows, schema))
+
+
+def resigned(row: dict, key: SigningKey, **changes) -> dict:
+    """A row with other claims, signed for them."""
+    return signed(row | changes, key)
+
+
+class Run:
+    """One run's trusted side, and what it asks strangers for."""
+
+    def __init__(
+        self,
+        root: Path,
+        broadcast: Broadcast,
+        strangers: list[Node],
+        config: TrustConfig | None = None,
+        trained=lambda job: False,
+    ):
+        self.store = Store(str(root))
+        self.pool = Pool(strangers)
+        self.broadcast = broadcast
+        tokenizer = ChatTokenizer(registry.materialise(BASE), BASE)
+        self.intake = Intake(
+            self.store,
+            LAYOUT,
+            self.pool,
+            Standing(self.store, "r"),
+            config or TrustConfig(calibrated_by=BASE),
+            Trusted(
+                answers=ANSWERS,
+                tokenizer=tokenizer,
+                lengths=LengthConfig(),
+                advantage="intellect2",
+                broadcast=broadcast,
+                folder=lambda job: f"{LAYOUT.root}/rl/rollouts/step_{job.step}",
+                trained=trained,
+            ),
+        )
+        self.attempts = 0
+
+    def upload(self, job: RolloutJob):
+        self.attempts += 1
+        path = f"{LAYOUT.upload('rollouts', f'{job.name}-{self.attempts}')}.parquet"
+        asked = rollout_job(job, self.store.root, path, self.broadcast, self.attempts)
+        return path, self.pool.submit(asked).result()
+
+    def take(self, job: RolloutJob):
+        path, result = self.upload(job)
+        return self.intake.take(job, path, result)

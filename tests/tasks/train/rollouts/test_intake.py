@@ -1,0 +1,31 @@
+"""What an honest upload becomes."""
+
+from swarm import Node, make_job
+
+from data_contracts import rollouts as contract
+from infra.pool.ledger import entries, verify
+from infra.storage import read_table
+from tasks.train.rollouts.standing import counted
+
+
+def test_honest_rollouts_are_committed_once_with_our_rewards(start):
+    run = start([Node(1)])
+    job = make_job()
+    manifest = run.take(job)
+    rows = read_table(run.store, manifest.path).to_pylist()
+    assert manifest.path == f"runs/r/rl/rollouts/step_2/{job.name}"
+    assert len(rows) == job.samples == 8
+    assert contract.validate(read_table(run.store, manifest.path)).ok
+    for group in (0, 1):
+        rewards = [row["rewards"] for row in rows if row["group"] == group]
+        advantages = [row["advantages"] for row in rows if row["group"] == group]
+        assert rewards == [row["task_rewards"] for row in rows if row["group"] == group]
+        assert abs(sum(advantages)) < 1e-5
+    assert {row["step"] for row in rows} == {1}
+    assert run.take(job) == manifest
+    assert run.store.list("runs/r/uploads") == []
+    assert run.store.list("runs/r/received") == []
+    kinds = [entry.record.kind for entry in entries(run.store)]
+    assert kinds == ["work", "verdict"]
+    assert verify(run.store).faults == []
+    assert counted(run.store, "r")[Node(1).key.node_id].files == 1
