@@ -1,9 +1,10 @@
-"""The process of a node that does the jobs: `python -m tasks.provision.worker`.
+"""The process that is one local node: `python -m tasks.provision.worker`.
 
-Speaks the protocol of infra/pool/agent/worker.py on what was stdout at the start; everything that
-libraries print goes to stderr. Ends when stdin closes, also in the middle of a job, so that it
-never outlives its agent. It loads a model with the first job that needs it, and signs what it makes
-with the node's key, which lies in the file that TRACEMILL_NODE_KEY names.
+Says its node id in a first JSON line, then reads one JSON job per line from stdin and answers with
+one JSON line each, on what was stdout at the start; everything that libraries print goes to stderr.
+Ends when stdin closes, also in the middle of a job, so that it never outlives its pool. It loads a
+model with the first job that needs it. Its key is made here, lives in this process alone and ends
+with it: a worker that replaces a dead one is another node.
 """
 
 import json
@@ -15,14 +16,12 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import psutil
 
 from infra.inference import load_engine
 from infra.inference.protocol import Engine
-from infra.pool.agent.identity import NODE_KEY, load_key
 from tasks.generate.work import generate_shard
 from tasks.train.rollouts.check import RolloutCheck
 from tasks.train.rollouts.policy import Policies
@@ -35,9 +34,7 @@ RESIDENT_MODELS = 4
 
 MAX_ERROR_CHARS = 2000
 
-Output = dict[str, Any]
-Work = Callable[[dict[str, Any], Callable[[str], Engine], Path], Output]
-"""(payload, engine of a model, directory for what is to be uploaded) -> output."""
+Work = Callable[[dict[str, Any], Callable[[str], Engine]], dict[str, Any]]
 
 
 def load_models(payload: dict[str, Any], engine_of: Callable[[str], Engine]) -> dict[str, Any]:
@@ -51,16 +48,12 @@ def works(key: SigningKey) -> dict[str, Work]:
     """What a node can do, by the kind of the job."""
     policies = Policies()
     return {
-        "check_rollouts": _uploads_nothing(RolloutCheck(policies)),
+        "check_rollouts": RolloutCheck(policies),
         "generate": partial(generate_shard, key=key),
-        "load": _uploads_nothing(load_models),
-        "rollouts": _uploads_nothing(RolloutWork(key, policies)),
-        "validate": _uploads_nothing(validate_shard),
+        "load": load_models,
+        "rollouts": RolloutWork(key, policies),
+        "validate": validate_shard,
     }
-
-
-def _uploads_nothing(work: Callable[[dict[str, Any], Callable[[str], Engine]], Output]) -> Work:
-    return lambda payload, engine_of, out: work(payload, engine_of)
 
 
 class Engines:
@@ -86,19 +79,14 @@ def answer(
     """Run one job; an exception becomes an answer, because the node itself is fine."""
     started = time.perf_counter()
     try:
-        output = work[job["kind"]](job["payload"], engines, Path(job["out"]))
+        output = work[job["kind"]](job["payload"], engines)
     except Exception as error:
         return {
             "job_id": job["job_id"],
             "error_kind": type(error).__name__,
             "error": str(error)[:MAX_ERROR_CHARS],
         }
-    return {
-        "job_id": job["job_id"],
-        "output": output,
-        "seconds": time.perf_counter() - started,
-        "files": sorted(path.name for path in Path(job["out"]).iterdir()),
-    }
+    return {"job_id": job["job_id"], "output": output, "seconds": time.perf_counter() - started}
 
 
 def main() -> None:
@@ -119,7 +107,7 @@ def main() -> None:
         replies.write(json.dumps(line).encode() + b"\n")
         replies.flush()
 
-    key = load_key(Path(os.environ[NODE_KEY]))
+    key = SigningKey.generate()
     send({"node_id": key.node_id})
     work = works(key)
     engines = Engines(int(os.environ.get("TRACEMILL_ENGINE_THREADS", "1")))
