@@ -11,8 +11,8 @@ of the log-probabilities. A trace has few tokens or many: figures over few of th
 limits depend on their number. Comparisons are written so that NaN fails.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -41,7 +41,9 @@ TOKENS_PER_ALLOWANCE = 1024
 SETTLED = 32
 """Tokens from which on a trace can be too exact for a dtype."""
 
-TRACE_FIGURES = ("error_mean", "error_typical", "missing_mean", "margin_mean", "logprob_error")
+STATE_FIGURES = ("error_mean", "error_typical", "missing_mean")
+TOKEN_FIGURES = ("margin_mean", "logprob_error")
+TRACE_FIGURES = STATE_FIGURES + TOKEN_FIGURES
 """Figures with a limit per band of tokens."""
 CHUNK_FIGURES = ("chunk_error", "chunk_missing")
 """Figures with a limit per band of rows."""
@@ -92,16 +94,36 @@ class Figures:
     margins: Floats = field(default_factory=lambda: np.zeros(0))
 
 
+Against = Callable[[Evidence, Limits], list[str]]
+"""The limits that evidence is beyond, "code: what was found"."""
+
+
 def evidence(examination: Examination, claims: Claims, claimed_logprobs: Tensor) -> Evidence:
     """What to judge of proofs that could be compared, and of the tokens [n] beside them."""
+    tokens = token_evidence(claims, claimed_logprobs)
+    return replace(
+        state_evidence(examination),
+        distances=tokens.distances,
+        logprob_errors=tokens.logprob_errors,
+    )
+
+
+def state_evidence(examination: Examination) -> Evidence:
+    """The same of states beside which no tokens are judged: each row counts as a faultless one."""
     if examination.comparison is None:
         raise ValueError(f"there is nothing to compare: {examination.faults}")
     errors, missing = chunk_figures(examination.comparison)
+    rows = int(examination.rows.sum())
+    return Evidence(examination.rows, errors, missing, np.zeros(rows), np.zeros(rows))
+
+
+def token_evidence(claims: Claims, claimed_logprobs: Tensor) -> Evidence:
+    """The same of tokens [n] alone: their states count as equal."""
     apart = (claims.logprobs.to(torch.float64) - claimed_logprobs.to(torch.float64)).abs()
     return Evidence(
-        examination.rows,
-        errors,
-        missing,
+        np.array([len(apart)]),
+        np.zeros(1),
+        np.zeros(1),
         _certain(claims.distances),
         _certain(torch.where(apart.isnan(), CERTAIN, apart)),
     )
@@ -145,18 +167,13 @@ def figures(found: Evidence) -> Figures:
 
 def beyond(found: Evidence, limits: Limits) -> list[str]:
     """The limits that a trace is beyond, "code: what was found"."""
+    return beyond_states(found, limits) + too_exact(found, limits) + beyond_tokens(found, limits)
+
+
+def beyond_states(found: Evidence, limits: Limits) -> list[str]:
+    """What speaks against the hidden states alone."""
     seen = figures(found)
-    at = band(TOKEN_BANDS, seen.tokens)
-    reasons = []
-    for name, value in seen.trace.items():
-        limit = limits.trace[name][at]
-        if not value <= limit:
-            reasons.append(f"{name}: {value:.4g} over {seen.tokens} tokens, allowed is {limit:.4g}")
-    if seen.tokens >= SETTLED and seen.trace["error_typical"] < limits.least_error:
-        reasons.append(
-            f"too_exact: error_typical is {seen.trace['error_typical']:.4g}, and no honest trace "
-            f"of this dtype is below {limits.least_error:.4g}"
-        )
+    reasons = _over(seen, limits, STATE_FIGURES)
     bands = [band(ROW_BANDS, rows) for rows in found.rows.tolist()]
     allowance = len(found.rows) // CHUNKS_PER_ALLOWANCE
     for name, values in seen.chunk.items():
@@ -167,6 +184,24 @@ def beyond(found: Evidence, limits: Limits) -> list[str]:
             reasons.append(
                 f"{name}: chunk {worst} has {values[worst]:.4g}, allowed is {allowed[worst]:.4g}"
             )
+    return reasons
+
+
+def too_exact(found: Evidence, limits: Limits) -> list[str]:
+    """Whether the states are closer than any that were computed in the limits' dtype."""
+    error = figures(found).trace["error_typical"]
+    if found.rows.sum() < SETTLED or error >= limits.least_error:
+        return []
+    return [
+        f"too_exact: error_typical is {error:.4g}, and no honest trace of this dtype is below "
+        f"{limits.least_error:.4g}"
+    ]
+
+
+def beyond_tokens(found: Evidence, limits: Limits) -> list[str]:
+    """What speaks against the tokens alone."""
+    seen = figures(found)
+    reasons = _over(seen, limits, TOKEN_FIGURES)
     margins = seen.margins
     wide = ~(margins <= limits.token_margin)
     if wide.sum() > len(margins) // TOKENS_PER_ALLOWANCE or wide[-1]:
@@ -178,9 +213,21 @@ def beyond(found: Evidence, limits: Limits) -> list[str]:
     return reasons
 
 
-def beyond_all(found: Evidence, limits: Mapping[str, Limits]) -> list[str]:
+def _over(seen: Figures, limits: Limits, names: tuple[str, ...]) -> list[str]:
+    at = band(TOKEN_BANDS, seen.tokens)
+    return [
+        f"{name}: {seen.trace[name]:.4g} over {seen.tokens} tokens, allowed is "
+        f"{limits.trace[name][at]:.4g}"
+        for name in names
+        if not seen.trace[name] <= limits.trace[name][at]
+    ]
+
+
+def beyond_all(
+    found: Evidence, limits: Mapping[str, Limits], against: Against = beyond
+) -> list[str]:
     """Nothing if a trace is within all limits of one dtype, else those that come nearest."""
-    reasons = [(dtype, beyond(found, own)) for dtype, own in limits.items()]
+    reasons = [(dtype, against(found, own)) for dtype, own in limits.items()]
     dtype, nearest = min(reasons, key=lambda pair: len(pair[1]))
     return [f"{reason} ({dtype})" for reason in nearest]
 

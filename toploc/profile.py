@@ -20,8 +20,13 @@ from toploc.decision import (
     TRACE_FIGURES,
     Limits,
     beyond_all,
+    beyond_states,
+    beyond_tokens,
     evidence,
+    state_evidence,
     summary,
+    token_evidence,
+    too_exact,
 )
 from toploc.errors import MalformedProfile
 from toploc.sampling import Claims
@@ -85,8 +90,50 @@ class Profile:
         found = evidence(examination, claims, claimed_logprobs)
         reasons = beyond_all(found, self.limits)
         seen = examination.figures | summary(found)
-        if examination.faults:
-            return ProofVerdict(False, (*examination.faults, *reasons), seen)
+        return self._verdict(examination.faults, reasons, environments, seen)
+
+    def judge_states(self, examination: Examination, environments: Iterable[str]) -> ProofVerdict:
+        """The verdict of hidden states that give no tokens: those of a stage of a pipeline.
+
+        The limits were measured behind the last layer, where differences have added up.
+        """
+        if examination.comparison is None:
+            return ProofVerdict(False, examination.faults)
+        reasons = beyond_all(state_evidence(examination), self.limits, beyond_states)
+        return self._verdict(examination.faults, reasons, environments, examination.figures)
+
+    def judge_tokens(
+        self,
+        examination: Examination,
+        claims: Claims,
+        claimed_logprobs: Tensor,
+        environments: Iterable[str],
+    ) -> ProofVerdict:
+        """The verdict of the tokens alone, by the limits of the dtypes that the states fit.
+
+        States that fit none, or that cannot be compared, leave all dtypes to the tokens.
+        """
+        limits = self.limits
+        if examination.comparison is not None:
+            states = state_evidence(examination)
+            fits = {
+                dtype: own
+                for dtype, own in self.limits.items()
+                if not beyond_states(states, own) and not too_exact(states, own)
+            }
+            limits = fits or limits
+        reasons = beyond_all(token_evidence(claims, claimed_logprobs), limits, beyond_tokens)
+        return self._verdict((), reasons, environments, {})
+
+    def _verdict(
+        self,
+        faults: tuple[str, ...],
+        reasons: list[str],
+        environments: Iterable[str],
+        seen: dict[str, int | float],
+    ) -> ProofVerdict:
+        if faults:
+            return ProofVerdict(False, (*faults, *reasons), seen)
         unseen = [e for e in environments if not self.covers(e)]
         if reasons and unseen:
             reasons.insert(0, f"outside_calibration: {', '.join(map(repr, unseen))} was never seen")

@@ -11,30 +11,35 @@ at fault. Of an inner stage, with R what the replay gives, X what the stage sent
 | no | yes | no | `sent_other_than_committed` |
 | otherwise | | | `computed_wrongly` |
 
-The last stage sends tokens, which are X: they "are R" if they can have been sampled from it.
+"Is" means within the limits of the judges that the caller gives, a calibration profile's where the
+model has one. X is R if a proof of all its rows passes for one of R, and no row is far away. The
+last stage sends tokens, which are X: they "are R" if they can have been sampled from it.
 
 Invariants: a stage is named only for what it signed itself, or for an input that it does not hand
 out; an honest `StageSigner` within the tolerances is never named, whatever the others do, alone or
-together. A stage whose successor withholds what came, or claims that something else came, is judged
-by its proofs alone.
+together; what a judge refuses softly is held against no stage. A stage whose successor withholds
+what came, or claims that something else came, is judged by its proofs alone.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
 import torch
 from torch import Tensor
 
+from toploc.build import prove
 from toploc.groups import GroupTask, StageRecord, link_holds, present, rows_digest
 from toploc.transcript import Transcript
-from toploc.verdict import Limits, ProofVerdict, judge_proofs
+from toploc.verdict import Limits, ProofVerdict, judge_proofs, refuse
 
 CHALLENGE_SECONDS = 600
 """A stage that is challenged hands out its input within this time; not to do so is its fault."""
 
 _OWN = Limits(exp_mismatches=4, mant_err_mean=0.5, mant_err_median=0.0)
 """A proof against the very bytes that it was made of: only ties at the k-th place differ."""
+
+_FINE = ProofVerdict(True, ())
 
 Kind = Literal[
     "computed_wrongly",
@@ -62,11 +67,19 @@ class StagedModel(Protocol):
 HandedOut = Callable[[int], Tensor | None]
 """The input that a stage kept, on challenge; None when it did not come in time."""
 
-ProofJudge = Callable[[Tensor, bytes], ProofVerdict]
-"""Judges proofs against hidden states [rows, hidden] in bf16: fixed limits or a profile's."""
+ProofJudge = Callable[[int, Tensor, bytes], ProofVerdict]
+"""Judges proofs of a stage against hidden states [rows, hidden] in bf16."""
 
-TokenJudge = Callable[[Tensor], Sequence[str]]
-"""Why the trace's tokens cannot have been sampled from these normed states [rows, hidden]."""
+TokenJudge = Callable[[Tensor, bytes], ProofVerdict]
+"""Judges whether the trace's tokens can have been sampled from normed states [rows, hidden].
+
+The proofs are the last stage's: how near they are to the states says how exactly it computed.
+"""
+
+
+def by_fixed_limits(stage: int, hidden: Tensor, proofs: bytes) -> ProofVerdict:
+    """The ProofJudge of models without a calibration profile."""
+    return judge_proofs(hidden, proofs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +120,7 @@ def judge_group(
     model: StagedModel,
     handed_out: HandedOut,
     judge_tokens: TokenJudge,
-    judge_proof: ProofJudge = judge_proofs,
+    judge_proof: ProofJudge = by_fixed_limits,
     row_error: float = 0.05,
 ) -> GroupVerdict:
     """Accept a trace of a group, or name the first faulty stage.
@@ -121,7 +134,8 @@ def judge_group(
         handed_out: asks a stage for the input that it kept; only called after a failure.
         judge_tokens: the sampling check of the trace's tokens.
         judge_proof: for the proofs of every stage.
-        row_error: largest distance (2-norm) of a row sent from the row replayed, relative to it.
+        row_error: largest distance (2-norm) of a row sent from the row replayed, relative to it,
+            whatever the judge of proofs allows; proofs show the largest values alone.
     """
     found, missing = present(records, task)
     last = len(task.members) - 1
@@ -225,10 +239,11 @@ class _Court:
         inner: list[str] = []
         for stage in range(self._size):
             rows = self._model.run(stage, rows)
-            reasons = self._judge_proof(self._outputs(rows), self._records[stage].proofs).reasons
+            proofs = self._records[stage].proofs
+            reasons = self._judge_proof(stage, self._outputs(rows), proofs).reasons
             if stage < self._size - 1:
                 inner += reasons
-        return [*reasons, *self._judge_tokens(self._last_rows(rows))], inner
+        return [*reasons, *self._judge_tokens(self._last_rows(rows), proofs).reasons], inner
 
     def replay(self, stage: int) -> Fault | None:
         """What computing a stage again from its committed input says against it."""
@@ -243,40 +258,43 @@ class _Court:
             return Fault(
                 stage, "lied_about_input", "it countersigned tokens that nothing computes with"
             )
-        again = self._model.run(stage, came)
-        proof = self._judge_proof(self._outputs(again), self._records[stage].proofs)
+        again, proofs = self._model.run(stage, came), self._records[stage].proofs
+        proof = self._judge_proof(stage, self._outputs(again), proofs)
         if stage == self._size - 1:
-            against = list(self._judge_tokens(self._last_rows(again)))
-            return self._decide(stage, not against, proof, False, "; ".join(against))
+            tokens = self._judge_tokens(self._last_rows(again), proofs)
+            return self._decide(stage, tokens, proof, False)
         # What the next stage hands out is this one's only if this one signed the same digest.
         agreed = self._records[stage + 1].input_digest == self._records[stage].output_digest
         sent = self._input(stage + 1) if agreed else None
         if sent is None:
-            return self._decide(stage, True, proof, False, "")
-        apart = _apart(again, sent)
+            return self._decide(stage, _FINE, proof, False)
         made_of_it = sent.shape == again.shape and bool(
-            judge_proofs(self._outputs(sent), self._records[stage].proofs, _OWN).accepted
+            judge_proofs(self._outputs(sent), proofs, _OWN).accepted
         )
-        return self._decide(
-            stage,
-            apart <= self._row_error,
-            proof,
-            made_of_it,
-            f"a row that it sent is {apart:.3g} from the row replayed",
-        )
+        return self._decide(stage, self._judge_sent(stage, again, sent), proof, made_of_it)
+
+    def _judge_sent(self, stage: int, again: Tensor, sent: Tensor) -> ProofVerdict:
+        """Whether rows that a stage sent are those replayed."""
+        apart = _apart(again, sent)
+        if sent.shape == again.shape:
+            own = prove(sent.to(torch.bfloat16))
+            near = self._judge_proof(stage, again.to(torch.bfloat16), own)
+            if apart <= self._row_error or near.soft:
+                return near
+        return refuse(f"rows_differ: a row that it sent is {apart:.3g} from the row replayed")
 
     def _decide(
-        self, stage: int, right: bool, proof: ProofVerdict, made_of_it: bool, evidence: str
+        self, stage: int, sent: ProofVerdict, proof: ProofVerdict, made_of_it: bool
     ) -> Fault | None:
-        if right and proof.accepted:
+        right, proven = sent.accepted or sent.soft, proof.accepted or proof.soft
+        if right and proven:
             return None
         kind: Kind = "computed_wrongly"
         if right and not made_of_it:
             kind = "lied_in_proof"
-        elif proof.accepted and not made_of_it:
+        elif proven and not made_of_it:
             kind = "sent_other_than_committed"
-        found = [] if right else [evidence]
-        return Fault(stage, kind, "; ".join([*found, *proof.reasons]))
+        return Fault(stage, kind, "; ".join([*sent.reasons, *proof.reasons]))
 
     def _input(self, stage: int) -> Tensor | None:
         """What a stage computed from: its digest is in the stage's record. None if withheld."""

@@ -12,22 +12,19 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import torch
 from safetensors import SafetensorError
 from safetensors.torch import load
 from torch import Tensor
 
-from infra.inference.protocol import PROOF_ROWS
 from infra.inference.transformers_engine import TransformersEngine
 from infra.storage import Store
-from tasks.validate.check import TOPK, ModelFacts, check_trace
 from tasks.validate.config import ValidateConfig
 from tasks.validate.errors import BadUpload
+from tasks.validate.group_limits import GroupLimits
 from tasks.validate.service_files import UploadReader
 from tasks.validate.service_queue import Work, WorkQueue
 from tasks.validate.service_work import rejection, work
 from tasks.validate.work_units import WorkUnits
-from toploc.build import prove
 from toploc.errors import MalformedRecord
 from toploc.groups import GroupFile, GroupTask, StageRecord
 from toploc.replay import CHALLENGE_SECONDS, GroupVerdict, judge_group
@@ -103,7 +100,6 @@ def _judge(
         sampling=row["sampling"],
         seed=row["seed"],
     )
-    facts = ModelFacts.of(engine)
 
     def handed_out(stage: int) -> Tensor | None:
         file = f"{files[stage].removesuffix('.parquet')}.{row['trace_id']}.safetensors"
@@ -113,14 +109,7 @@ def _judge(
             return None
         return _rows(store, file)
 
-    def judge_tokens(states: Tensor) -> Sequence[str]:
-        hidden = states.to(torch.bfloat16)
-        # Proofs of these very states: what is left to speak against the trace are its tokens.
-        own = prove(hidden, topk=TOPK, decode_batching_size=PROOF_ROWS)
-        return check_trace(
-            {**row, "proofs": own}, hidden, engine.logits(states), facts, config
-        ).reasons
-
+    limits = GroupLimits(row, _environments(row["trace_id"], tables), engine, config)
     return judge_group(
         task,
         Transcript.of_row(row),
@@ -128,8 +117,17 @@ def _judge(
         _records(row["trace_id"], tables),
         engine.stages(len(tables)),
         handed_out,
-        judge_tokens,
+        limits.tokens,
+        limits.proof,
     )
+
+
+def _environments(trace_id: str, tables: Sequence[Sequence[Mapping[str, Any]]]) -> list[str]:
+    """What each stage says that it ran on, by stage; empty for one that has no such trace."""
+    return [
+        next((row["engine"] for row in table if row["trace_id"] == trace_id), "")
+        for table in tables
+    ]
 
 
 def _records(

@@ -188,10 +188,10 @@ def judge(model, case: Case, asked=None, limits=LIMITS, row_error=0.05, drawn=DR
             asked.append(stage)
         return case.kept.get(stage)
 
-    def judge_tokens(states):
+    def judge_tokens(states, proofs):
         seed = case.transcript.seed
         tokens = torch.tensor(case.transcript.output_ids)
-        return judge_sampling(margins(model.logits(states), tokens, seed, RULE), drawn).reasons
+        return judge_sampling(margins(model.logits(states), tokens, seed, RULE), drawn)
 
     return judge_group(
         case.task,
@@ -201,7 +201,7 @@ def judge(model, case: Case, asked=None, limits=LIMITS, row_error=0.05, drawn=DR
         ModelStages(model, STAGES),
         handed_out,
         judge_tokens,
-        partial(judge_proofs, limits=limits),
+        lambda stage, hidden, proofs: judge_proofs(hidden, proofs, limits),
         row_error,
     )
 
