@@ -27,6 +27,7 @@ Admin routes, `Authorization: Bearer <admin key>`:
     POST /tasks/{id}/shards         ShardsRequest    -> Done
     GET  /tasks/{id}/results?after=N&wait_seconds=S  -> Results            long poll
     POST /shards/{shard_id}/verdict Verdict          -> Done
+    POST /shards/{shard_id}/drop                     -> Done               if nobody has it yet
     GET, POST, DELETE /invites      InviteRequest    -> Invite
     GET  /nodes   POST /nodes/{id}/ban, /eject, /restart   GET /nodes/{id}/logs, /metrics
     GET  /groups, /groups/configs, /groups/{id}/logs  DELETE /groups/{id}
@@ -374,8 +375,8 @@ class NewShard(Said):
     payload: dict[str, Any] = Field(default_factory=dict)
     kind: ShortText = ""
     """Shards of one kind take about the same time."""
-    urgent: bool = False
-    """Before those that are not."""
+    priority: int = Field(default=0, ge=-1_000_000, le=1_000_000)
+    """Lower goes first within the task."""
 
 
 class ShardsRequest(Said):

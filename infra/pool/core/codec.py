@@ -85,8 +85,8 @@ def load(rows: Iterable[tuple[str, str, str]], settings: Settings, now: float) -
 
 
 def _fill_queues(state: PoolState) -> None:
-    """Shards that came back from a group wait in front, then the urgent, each as they came in."""
-    for shard in sorted(state.shards.values(), key=lambda s: (s.losses == 0, not s.urgent, s.number)):
+    """Shards that came back from a group wait in front, then by priority, each as they came in."""
+    for shard in sorted(state.shards.values(), key=lambda s: (s.losses == 0, s.priority, s.number)):
         task = state.tasks[shard.task_id]
         task.open_shards += shard.state in OPEN
         if shard.state is ShardState.QUEUED:

@@ -10,6 +10,8 @@ from infra.pool.core.errors import BadTask
 from infra.pool.core.events import (
     Beat,
     Beats,
+    Disbanded,
+    Dropped,
     Effect,
     Effects,
     Event,
@@ -63,9 +65,14 @@ def decide(state: PoolState, event: Event, now: float) -> tuple[PoolState, list[
         case Judged():
             leases.judged(state, event, effects)
             leases.grant(state, effects)
+        case Dropped():
+            leases.dropped(state, event.shard_id, effects)
         case Leaving() | Gone() | Excluded():
             _departs(state, event, effects)
             leases.grant(state, effects)
+        case Disbanded():
+            if event.group_id in state.groups:
+                groups.dissolve(state, state.groups[event.group_id], event.reason, effects)
         case TaskCreated() | TaskDeleted() | ShardsAdded():
             _tasks(state, event, effects)
     return state, effects.items
@@ -128,7 +135,7 @@ def _tasks(
     else:
         for shard_id in event.shard_ids:
             if shard_id not in state.shards:
-                shard = Shard(shard_id, event.task_id, event.kind, event.urgent, found.added)
+                shard = Shard(shard_id, event.task_id, event.kind, event.priority, found.added)
                 found.added += 1
                 state.shards[shard_id] = shard
                 state.touch("shard", shard_id)

@@ -103,7 +103,14 @@ class ShardsAdded:
     task_id: str
     shard_ids: tuple[str, ...]
     kind: str = ""
-    urgent: bool = False
+    priority: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Dropped:
+    """Nobody wants a shard any more; if a group has it already, it goes on."""
+
+    shard_id: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +149,14 @@ class Judged:
 
 
 @dataclass(frozen=True, slots=True)
+class Disbanded:
+    """An operator ends a group; its nodes are free for others."""
+
+    group_id: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class Tick:
     """Time has passed."""
 
@@ -157,9 +172,11 @@ Event = (
     | TaskCreated
     | TaskDeleted
     | ShardsAdded
+    | Dropped
     | Submitted
     | Failed
     | Judged
+    | Disbanded
     | Tick
 )
 
@@ -213,6 +230,7 @@ class GroupDestroyed:
     """A group is no more."""
 
     group_id: str
+    topology: str
     task_id: str
     members: tuple[str, ...]
     reason: str

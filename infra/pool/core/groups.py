@@ -102,7 +102,8 @@ def dissolve(state: PoolState, group: Group, reason: str, effects: Effects) -> N
         node.group_id = ""
         state.touch("node", node_id)
         life.refresh_idle(state, node)
-    effects.add(GroupDestroyed(group.group_id, group.task_id, tuple(group.members), reason))
+    members = tuple(group.members)
+    effects.add(GroupDestroyed(group.group_id, group.topology, group.task_id, members, reason))
 
 
 def mend(state: PoolState, effects: Effects) -> None:

@@ -6,6 +6,8 @@ somebody else got as far. Near the end of a task idle groups take a second lease
 out (MapReduce, Dean and Ghemawat 2004, section 3.6). The first accepted result stands.
 """
 
+from itertools import takewhile
+
 from infra.pool.core import life
 from infra.pool.core.events import (
     Effects,
@@ -57,17 +59,24 @@ def _lease(state: PoolState, group: Group, shard: Shard, effects: Effects) -> No
 
 
 def enqueue(state: PoolState, task: Task, shard: Shard) -> None:
-    """A new shard: an urgent one behind the other urgent ones, else at the end."""
-    if not shard.urgent:
-        task.queue.append(shard.shard_id)
-        return
-    ahead = 0
-    for other_id in task.queue:
+    """A new shard goes behind those with its priority or a lower number."""
+
+    def before(other_id: str) -> bool:
         other = state.shards.get(other_id)
-        if other is not None and not other.urgent:
-            break
-        ahead += 1
-    task.queue.insert(ahead, shard.shard_id)
+        return other is None or other.priority <= shard.priority
+
+    if not task.queue or before(task.queue[-1]):
+        task.queue.append(shard.shard_id)
+    else:
+        ahead = sum(1 for _ in takewhile(before, task.queue))
+        task.queue.insert(ahead, shard.shard_id)
+
+
+def dropped(state: PoolState, shard_id: str, effects: Effects) -> None:
+    """Nobody waits for a shard: it ends unless a group has it."""
+    shard = state.shards.get(shard_id)
+    if shard is not None and shard.state is ShardState.QUEUED and not shard.leases:
+        _end(state, shard, ShardState.FAILED, "nobody wants it any more", effects)
 
 
 def _next_queued(state: PoolState, task: Task) -> Shard | None:

@@ -167,8 +167,8 @@ class Shard:
     task_id: str
     kind: str = ""
     """Shards of one kind take about the same time."""
-    urgent: bool = False
-    """Before those that are not."""
+    priority: int = 0
+    """Lower goes first within the task."""
     number: int = 0
     """Its place among the shards that the task was ever given."""
     state: ShardState = ShardState.QUEUED

@@ -9,6 +9,7 @@ from infra.pool.core.decide import decide
 from infra.pool.core.events import (
     Beat,
     Beats,
+    Dropped,
     Excluded,
     Failed,
     Gone,
@@ -89,7 +90,7 @@ class World:
             if f"t{value % 3}" in state.tasks:
                 self.added.update(names)
                 kind = f"k{value % 2}"
-                self.send(ShardsAdded(f"t{value % 3}", names, kind, value % 7 == 0))
+                self.send(ShardsAdded(f"t{value % 3}", names, kind, value % 3 - 1))
         elif what in (11, 12) and group is not None:
             self.send(Submitted(group.group_id, group.shard_id))
         elif what in (13, 14) and shards:
@@ -102,6 +103,8 @@ class World:
         elif what == 15 and group is not None:
             cause = ("user", "user", "infra", "infra", "config")[value % 5]
             self.send(Failed(group.group_id, group.shard_id, group.members[0], cause, "boom"))
+        elif what == 19 and shards and value % 2:
+            self.send(Dropped(shards[value % len(shards)]))
         elif what == 16:
             self.send((Gone(node), Leaving(node), Excluded(node, value % 2 == 0, "x"))[value % 3])
         elif what == 17 and value % 9 == 0:
