@@ -24,6 +24,7 @@ from flows.console import (
 )
 from flows.pool_cli import pool
 from flows.proof_cli import proof
+from flows.rl_cli import rl
 from flows.validator_cli import validator
 
 app = typer.Typer(
@@ -35,6 +36,7 @@ app = typer.Typer(
 app.add_typer(pool)
 app.add_typer(proof)
 app.add_typer(validator)
+app.command()(rl)
 
 
 @app.command()

@@ -97,7 +97,20 @@ def solve_segments(row: SolveRow) -> tuple[Segment, ...]:
 
 
 def render_html(result: Funnel, details: Details) -> str:
-    """The page."""
+    """The page of a run."""
+    return render_page(
+        "report.html.j2",
+        result=result,
+        details=details,
+        bars=stage_bars(result),
+        matrix=solve_matrix(result),
+        solve_segments=solve_segments,
+        published_rows=published_table(result).rows,
+    )
+
+
+def render_page(template: str, **values: object) -> str:
+    """A page from a template of this package, with the style sheet and its hash."""
     environment = Environment(
         loader=FileSystemLoader(TEMPLATES),
         autoescape=True,
@@ -109,15 +122,10 @@ def render_html(result: Funnel, details: Details) -> str:
     environment.filters["reasons"] = reasons_text
     style = (TEMPLATES / "style.css").read_text(encoding="utf-8")
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
-    return environment.get_template("report.html.j2").render(
-        result=result,
-        details=details,
-        bars=stage_bars(result),
-        matrix=solve_matrix(result),
-        solve_segments=solve_segments,
-        published_rows=published_table(result).rows,
+    return environment.get_template(template).render(
         style=Markup(style),  # our own file, never text of a run
         style_hash=f"sha256-{digest}",
+        **values,
     )
 
 

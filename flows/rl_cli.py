@@ -1,0 +1,133 @@
+"""`tracemill rl`: the flow `rl-rounds` in this process, with progress on the terminal.
+
+Invariant: the progress is read from the run's files, not from the flow, so it also shows what an
+earlier part of the same run has left.
+"""
+
+import json
+import os
+import threading
+import time
+from typing import TYPE_CHECKING
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.text import Text
+
+from flows.console import (
+    JsonOption,
+    ProfileOption,
+    RunIdOption,
+    SetOption,
+    bad_usage_exits_2,
+    err,
+    out,
+)
+
+if TYPE_CHECKING:
+    from flows.rl_config import RlConfig
+    from flows.rl_runs import RlRun
+
+POLL_SECONDS = 1.0
+
+
+@bad_usage_exits_2
+def rl(
+    profile: ProfileOption = "rl-local",
+    set_: SetOption = None,
+    run_id: RunIdOption = "",
+    as_json: JsonOption = False,
+) -> None:
+    """RL rounds with weight broadcast: a policy, tasks, a better policy. The same id resumes."""
+    # The progress display says what Prefect's log would; a worker's or a user's own level stays.
+    os.environ.setdefault("PREFECT_LOGGING_LEVEL", "WARNING")
+    from flows.profiles import load_config
+    from flows.rl_config import RlConfig
+
+    raise typer.Exit(rl_here(load_config(RlConfig, profile, set_ or []), run_id, as_json))
+
+
+def rl_here(config: "RlConfig", run_id: str, as_json: bool) -> int:
+    """Run to the end and print the figures; 0 done, 1 failed."""
+    from flows.errors import FlowError
+    from flows.rl_runs import open_rl
+    from flows.runs import new_run_id
+    from flows.tables import rich_table
+    from infra.reaper import watch_this_process
+    from tasks.train.rounds.errors import RoundsError
+    from tasks.train.rounds.report import evaluation_table, final_rates, read_evaluations
+
+    run_id = run_id or new_run_id()
+    # A config that does not fit the run is refused here, before a server is started.
+    run = open_rl(config, run_id)
+    err.print(f"run [bold]{run_id}[/bold] in {run.store.uri()}", highlight=False)
+    watch_this_process()
+    from flows.rl import rl_rounds
+
+    started = time.perf_counter()
+    with _shown_progress(run, err):
+        state = rl_rounds(config, run_id, return_state=True)
+    if not state.is_completed():
+        cause = state.result(raise_on_failure=False)
+        if isinstance(cause, FlowError | RoundsError):
+            err.print(Text.assemble(("failed: ", "red"), str(cause)), soft_wrap=True)
+        else:
+            err.print(Text.assemble(("failed: ", "red"), str(state.message)))
+        err.print(f"start it again with --run-id {run_id}: it goes on where it stopped")
+        return 1
+    seconds = time.perf_counter() - started
+    if as_json:
+        rates = final_rates(read_evaluations(run.store, run.layout))
+        print(
+            json.dumps({"run_id": run_id, "seconds": round(seconds, 1), "kinds": rates}, indent=2)
+        )
+    else:
+        out.print(rich_table(evaluation_table(run.store, run.layout)))
+        out.print(f"report: {run.store.uri(run.layout.report)}", soft_wrap=True)
+        out.print(f"took {seconds:.0f} s")
+    return 0
+
+
+class _shown_progress:
+    """Shows steps and the newest held-out figures while a block runs."""
+
+    def __init__(self, run: "RlRun", console: Console):
+        self._run = run
+        self._progress = Progress(
+            TextColumn("{task.description:<60}"),
+            BarColumn(bar_width=24),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            console=console,
+            transient=False,
+        )
+        self._bar = self._progress.add_task("tasks", total=run.config.rounds.steps)
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+
+    def __enter__(self) -> None:
+        self._progress.start()
+        self._thread.start()
+
+    def __exit__(self, *exc: object) -> None:
+        self._ended.set()
+        self._thread.join()
+        self._look()
+        self._progress.stop()
+
+    def _watch(self) -> None:
+        while not self._ended.wait(POLL_SECONDS):
+            self._look()
+
+    def _look(self) -> None:
+        from tasks.train.rounds.evaluation import Evaluation
+
+        store, layout = self._run.store, self._run.layout
+        done = len(store.list(f"{layout.root}/steps"))
+        text = "steps"
+        if measured := store.list(f"{layout.root}/evaluations"):
+            newest = Evaluation.from_json(store.read_json(measured[-1]))
+            rates = ", ".join(f"{kind} {r.sampled.mean:.2f}" for kind, r in newest.kinds.items())
+            text = f"version {newest.version}: {rates}"
+        self._progress.update(self._bar, completed=done, description=text)

@@ -1,0 +1,76 @@
+"""The config of RL rounds: what is trained, on which tasks, how. It is the form in the Prefect UI.
+
+Invariants: frozen; an unknown key is an error that names the nearest known one; sections `storage`,
+`provision` and `machine` are resources, the others decide what is trained on.
+"""
+
+from typing import Any, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from flows.config import StorageConfig
+from tasks.generate.config import SamplingConfig
+from tasks.provision.config import ProvisionConfig
+from tasks.train.objective import LengthConfig, ObjectiveConfig
+from tasks.train.rollouts.config import TrustConfig
+from tasks.train.rounds.config import RoundsConfig
+from tasks.train.rounds.evaluation import EvaluationConfig
+from tasks.train.rounds.tasks import TaskChoice
+from tasks.train.rounds.trainer_process import TrainerResources
+from tasks.train.trainer import TrainerConfig
+
+
+class RlConfig(BaseModel):
+    """Everything that decides what the rounds do."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    seed: int = Field(0, ge=0, lt=2**63, description="Seed of the rounds; all others follow.")
+    model: str = Field(
+        min_length=1,
+        description="The start policy (version 0): a registered model id, or a local directory.",
+    )
+    storage: StorageConfig = Field(
+        default=StorageConfig(),
+        description="Where the run lies. The trainer needs a file system that it shares with the "
+        "flow.",
+    )
+    provision: ProvisionConfig = Field(
+        default=ProvisionConfig(), description="The nodes that generate rollouts."
+    )
+    machine: TrainerResources = Field(
+        default=TrainerResources(), description="Processes and threads of the trainer."
+    )
+    tasks: TaskChoice = Field(default=TaskChoice(), description="Tasks of a published rl split.")
+    sampling: SamplingConfig = Field(
+        default=SamplingConfig(), description="How tokens of rollouts are drawn."
+    )
+    rounds: RoundsConfig = Field(
+        default=RoundsConfig(), description="Steps, batches and staleness."
+    )
+    lengths: LengthConfig = Field(
+        default=LengthConfig(), description="Length targets, and samples cut at the limit."
+    )
+    objective: ObjectiveConfig = Field(
+        default=ObjectiveConfig(), description="Advantages and the policy loss."
+    )
+    trust: TrustConfig = Field(
+        default=TrustConfig(), description="How uploads of nodes are checked."
+    )
+    trainer: TrainerConfig = Field(default=TrainerConfig(), description="The optimizer.")
+    evaluation: EvaluationConfig = Field(
+        default=EvaluationConfig(), description="Held-out figures along the way."
+    )
+
+    @model_validator(mode="after")
+    def _can_learn(self) -> Self:
+        if self.sampling.temperature == 0.0:
+            raise ValueError(
+                "sampling.temperature is 0, so all samples of a group would be the same and "
+                "nothing could be learned: set it above 0, usually 1"
+            )
+        return self
+
+    def dump(self) -> dict[str, Any]:
+        """Plain values; what is None is left out, as TOML has no null."""
+        return self.model_dump(mode="json", exclude_none=True)

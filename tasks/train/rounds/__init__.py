@@ -1,0 +1,1 @@
+"""RL rounds: rollouts in, checked, trained on, weights out, again; see `driver`."""

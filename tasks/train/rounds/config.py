@@ -1,0 +1,53 @@
+"""How the rounds go: their number, the batch of a step, how far rollouts may lag behind."""
+
+from typing import Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+
+class RoundsConfig(BaseModel):
+    """Rollout steps and their batches. Every field changes what is trained on."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    steps: int = Field(100, ge=1, description="Rollout steps; each makes one policy version.")
+    staleness: int = Field(
+        2,
+        ge=0,
+        le=64,
+        description="How many versions old the policy of a step's rollouts may be. 0 waits for "
+        "each version before it generates (synchronous, and reproducible).",
+    )
+    group_size: int = Field(16, ge=2, le=1024, description="Samples of one task in a group.")
+    groups_per_job: int = Field(
+        8, ge=1, le=4096, description="Groups that a node generates, decoded together."
+    )
+    groups_per_step: int = Field(
+        16,
+        ge=1,
+        le=65536,
+        description="Groups with a spread of rewards that a step trains on at least; more jobs "
+        "are given out until it has them. A job counts whole, so there may be a few more.",
+    )
+    max_jobs_per_step: int = Field(
+        64, ge=1, le=65536, description="Jobs after which a step that is not full ends the run."
+    )
+    tries: int = Field(
+        8, ge=1, le=1000, description="Times that a job is given out before the run gives it up."
+    )
+    backup_seconds: float = Field(
+        60.0,
+        gt=0.0,
+        description="A job that a step waits for this long is given to a second node as well; the "
+        "first good answer counts.",
+    )
+
+    @model_validator(mode="after")
+    def _reachable(self) -> Self:
+        most = self.max_jobs_per_step * self.groups_per_job
+        if most < self.groups_per_step:
+            raise ValueError(
+                f"max_jobs_per_step x groups_per_job is {most}, below groups_per_step = "
+                f"{self.groups_per_step}, so no step could ever be full: raise max_jobs_per_step"
+            )
+        return self

@@ -1,0 +1,253 @@
+"""The rounds: rollouts dealt ahead, batches chosen, versions trained, published and measured.
+
+Generation runs on while the trainer trains; how far ahead is what `staleness` bounds: rollouts of
+step N come from a policy version in [N - 1 - staleness, N - 1]. Invariants: what step N trains on
+is chosen once and written down before it is trained; a version is published once, in order; with
+staleness 0 the choice depends on the config alone, so that a run that was killed anywhere ends with
+the same weights as one that was not. Everything that a killed driver needs again is in files.
+"""
+
+import shutil
+import time
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from infra.broadcast import Origin
+from infra.storage import Store
+from tasks.train.rollouts.job import RolloutJob
+from tasks.train.rounds.batch import StepBatch
+from tasks.train.rounds.config import RoundsConfig
+from tasks.train.rounds.dealer import Dealer
+from tasks.train.rounds.evaluation import Answer, Evaluation, evaluate
+from tasks.train.rounds.layout import RlLayout
+from tasks.train.rounds.plan import Planner, is_held_out
+from tasks.train.rounds.selection import Rollouts, record, samples_of
+from tasks.train.rounds.trainer_process import TrainerProcess
+from tasks.train.trainer import selection_path, weights_path, write_selection
+
+POLL_SECONDS = 0.02
+MARGIN = 4
+"""Versions beyond the staleness bound that stay published, for evaluations that are under way."""
+KEPT_WEIGHTS = 2
+"""Versions whose weights stay beside the trainer; nodes have theirs from the origin."""
+
+HELD_OUT_FIRST, ROLLOUTS = 0, 1
+"""Priorities of jobs."""
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What the driver drives."""
+
+    store: Store
+    layout: RlLayout
+    planner: Planner
+    dealer: Dealer
+    trainer: TrainerProcess
+    origin: Origin
+    start_model: Path
+    committed: Callable[[RolloutJob], Rollouts | None]
+    """The accepted rollouts of a job, if there are any."""
+
+
+@dataclass
+class Events:
+    """What a caller may want to hear of."""
+
+    stepped: Callable[[dict[str, Any]], None] = lambda step: None
+    evaluated: Callable[[Evaluation], None] = lambda evaluation: None
+
+
+@dataclass
+class _HeldOut:
+    waiting: set[int]
+    answers: list[Answer] = field(default_factory=list)
+
+
+class Driver:
+    """One run's rounds, from wherever it stands to its last version."""
+
+    def __init__(self, parts: Parts, rounds: RoundsConfig, events: Events) -> None:
+        self._parts = parts
+        self._rounds = rounds
+        self._events = events
+        self._run_dir = self._local_dir()
+        self._version = -1
+        self._batches: dict[int, StepBatch] = {}
+        self._files: dict[int, dict[int, Rollouts]] = defaultdict(dict)
+        self._held_out: dict[int, _HeldOut] = {}
+        self._kinds = {task.task_id: task.kind for task in parts.planner.split.all()}
+        self._share: float | None = None
+        self._clock = time.monotonic()
+        self._looked = self._clock
+        self._trainer_idle = 0.0
+
+    def run(self) -> None:
+        """Drive until the last version is trained, published and measured."""
+        self._resume()
+        while self._version < self._rounds.steps or self._held_out:
+            self._deal()
+            self._choose()
+            for job in self._parts.dealer.settled(POLL_SECONDS):
+                self._arrived(job)
+            self._look()
+
+    def seconds(self) -> float:
+        """Time that the run has taken, over all its parts."""
+        return time.monotonic() - self._clock
+
+    def _local_dir(self) -> Path:
+        store, layout = self._parts.store, self._parts.layout
+        directory = store.local_path(f"{layout.trainer}/trainer.log")
+        if directory is None:
+            raise ValueError(f"{store.root}: the trainer needs a file system, not an object store")
+        return directory.parent
+
+    def _resume(self) -> None:
+        parts = self._parts
+        measured = parts.store.list(f"{parts.layout.root}/evaluations")
+        taken = [parts.store.read_json(name)["seconds"] for name in measured]
+        self._clock -= max(taken, default=0.0)
+        if not parts.origin.versions():
+            parts.origin.publish(0, parts.start_model)
+        trained = trained_versions(self._run_dir)
+        for version in trained:
+            if version > parts.origin.versions()[-1]:
+                parts.origin.publish(version, weights_path(self._run_dir, version))
+        self._version = trained[-1] if trained else 0
+        for version in parts.origin.versions():
+            self._measure(version)
+
+    def _deal(self) -> None:
+        ahead = min(self._rounds.steps, self._version + 1 + self._rounds.staleness)
+        for step in range(self._version + 1, ahead + 1):
+            if self._chosen(step):
+                continue
+            batch = self._batch(step)
+            for number in batch.to_issue():
+                job = self._parts.planner.rollouts(step, number, *self._bounds(step))
+                self._parts.dealer.deal(job, ROLLOUTS + step)
+
+    def _bounds(self, step: int) -> tuple[int, int]:
+        return max(0, step - 1 - self._rounds.staleness), step - 1
+
+    def _batch(self, step: int) -> StepBatch:
+        if step not in self._batches:
+            batch = StepBatch(step, self._rounds, in_order=self._rounds.staleness == 0)
+            if self._share is not None:
+                batch.expected_share = self._share
+            self._batches[step] = batch
+            # What an earlier part of the run has committed is not made again.
+            first = self._parts.planner.rollouts(step, 0, *self._bounds(step))
+            left = self._parts.store.list(self._parts.layout.folder(first))
+            for number in range(self._rounds.max_jobs_per_step if left else 0):
+                job = self._parts.planner.rollouts(step, number, *self._bounds(step))
+                if (rollouts := self._parts.committed(job)) is not None:
+                    self._files[step][number] = rollouts
+                    batch.accept(number, rollouts.useful)
+        return self._batches[step]
+
+    def _chosen(self, step: int) -> bool:
+        return selection_path(self._run_dir, step).is_file()
+
+    def _choose(self) -> None:
+        """Write the selections that are due, in order of steps."""
+        ahead = min(self._rounds.steps, self._version + 1 + self._rounds.staleness)
+        for step in range(self._version + 1, ahead + 1):
+            if self._chosen(step):
+                continue
+            numbers = self._batch(step).selected()
+            if numbers is None or self._overtakes_evaluation(step):
+                return
+            files = [self._files[step][number] for number in numbers]
+            made = record(step, files, self._kinds)
+            made["seconds"] = self.seconds()
+            self._parts.store.write_json(self._parts.layout.step(step), made, overwrite=True)
+            samples = samples_of(files, self._parts.planner.lengths)
+            write_selection(selection_path(self._run_dir, step), samples)
+            self._share = made["useful_groups"] / made["groups"]
+            self._parts.dealer.drop(lambda job, done=step: is_held_out(job) or job.step != done)
+            del self._batches[step], self._files[step]
+            self._events.stepped(made)
+
+    def _overtakes_evaluation(self, step: int) -> bool:
+        """Whether training a step would let a version go that is still to be measured."""
+        return any(step - version > self._rounds.staleness + MARGIN for version in self._held_out)
+
+    def _arrived(self, job: RolloutJob) -> None:
+        rollouts = self._parts.committed(job)
+        assert rollouts is not None
+        if is_held_out(job):
+            self._measured(job, rollouts)
+        elif job.step in self._batches:
+            self._files[job.step][job.number] = rollouts
+            self._batches[job.step].accept(job.number, rollouts.useful)
+
+    def _look(self) -> None:
+        """Publish the next version when the trainer has made it."""
+        now = time.monotonic()
+        waited, self._looked = now - self._looked, now
+        following = self._version + 1
+        if self._version == self._rounds.steps:
+            return
+        if not self._chosen(following):
+            self._trainer_idle += waited
+        elif self._parts.trainer.done(following):
+            self._parts.origin.publish(following, weights_path(self._run_dir, following))
+            self._version = following
+            self._measure(following)
+            for old in trained_versions(self._run_dir)[:-KEPT_WEIGHTS]:
+                shutil.rmtree(weights_path(self._run_dir, old))
+
+    def _measure(self, version: int) -> None:
+        """Deal the held-out jobs of a version, if it is to be measured and is not yet."""
+        parts, planner = self._parts, self._parts.planner
+        if not planner.evaluation.due(version, self._rounds.steps):
+            return
+        if parts.store.exists(parts.layout.evaluation(version)):
+            return
+        jobs = planner.evaluations(version)
+        self._held_out[version] = _HeldOut({job.number for job in jobs})
+        for job in jobs:
+            if (rollouts := parts.committed(job)) is not None:
+                self._measured(job, rollouts)
+            else:
+                parts.dealer.deal(job, HELD_OUT_FIRST)
+
+    def _measured(self, job: RolloutJob, rollouts: Rollouts) -> None:
+        held_out = self._held_out[job.step]
+        held_out.waiting.discard(job.number)
+        held_out.answers += answers(job, rollouts.rows, self._kinds)
+        if held_out.waiting:
+            return
+        del self._held_out[job.step]
+        found = evaluate(job.step, self.seconds(), held_out.answers)
+        path = self._parts.layout.evaluation(job.step)
+        self._parts.store.write_json(path, found.to_json(), overwrite=True)
+        self._events.evaluated(found)
+
+
+def trained_versions(run_dir: Path) -> list[int]:
+    """Policy versions whose weights are there, ascending."""
+    names = [path.name for path in weights_path(run_dir, 0).parent.glob("step_*")]
+    return sorted(int(name.removeprefix("step_")) for name in names)
+
+
+def answers(
+    job: RolloutJob, rows: Sequence[dict[str, Any]], kinds: Mapping[str, str]
+) -> list[Answer]:
+    """Held-out rows as they count."""
+    return [
+        Answer(
+            kind=kinds[row["task_id"]],
+            task_id=row["task_id"],
+            greedy=job.sampling.temperature == 0.0,
+            score=row["task_rewards"],
+            tokens=len(row["output_tokens"]),
+            target=row["target_lengths"],
+        )
+        for row in rows
+    ]

@@ -1,0 +1,135 @@
+"""Everything that the rounds of one run need, put together; started and stopped with the block.
+
+Invariant: what is made here lies in files of the run or is made anew from its config, so that a
+second process can go on where a first one was killed.
+"""
+
+import secrets
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+
+from infra.broadcast import Origin, serving
+from infra.inference.prompts import ChatTokenizer
+from infra.models.registry import materialise
+from infra.pool import Job, JobResult, NodePool
+from infra.pool.ledger import Ledger
+from infra.storage import Store
+from infra.storage.errors import AlreadyExists
+from infra.storage.secret import shared_secret
+from tasks.generate.config import SamplingConfig
+from tasks.train.objective import LengthConfig, ObjectiveConfig
+from tasks.train.rollouts.config import TrustConfig
+from tasks.train.rollouts.intake import Intake, Trusted
+from tasks.train.rollouts.job import Broadcast, RolloutJob, rollout_job
+from tasks.train.rollouts.standing import Standing
+from tasks.train.rounds.config import RoundsConfig
+from tasks.train.rounds.dealer import Dealer
+from tasks.train.rounds.driver import MARGIN, Driver, Events, Parts
+from tasks.train.rounds.errors import NoFileSystem
+from tasks.train.rounds.evaluation import EvaluationConfig
+from tasks.train.rounds.layout import RlLayout
+from tasks.train.rounds.plan import Planner
+from tasks.train.rounds.selection import Rollouts, rows_of
+from tasks.train.rounds.tasks import TaskSplit
+from tasks.train.rounds.trainer_process import TrainerProcess, TrainerResources
+from tasks.train.trainer import RunSettings, TrainerConfig, selection_path
+from toploc.signing import SigningKey
+
+PUBLISHER = "publisher.key"
+
+
+@dataclass(frozen=True)
+class Rounds:
+    """What a run of rounds is, resolved."""
+
+    seed: int
+    model: str
+    split: TaskSplit
+    sampling: SamplingConfig
+    rounds: RoundsConfig
+    lengths: LengthConfig
+    objective: ObjectiveConfig
+    trainer: TrainerConfig
+    trust: TrustConfig
+    machine: TrainerResources
+    evaluation: EvaluationConfig
+
+
+@contextmanager
+def opened(
+    run: Rounds, store: Store, layout: RlLayout, pool: NodePool, events: Events
+) -> Iterator[Driver]:
+    """A driver with its trainer process, origin and checks; `run()` it."""
+    trainer_log = store.local_path(f"{layout.trainer}/trainer.log")
+    versions = store.local_path(layout.versions)
+    if trainer_log is None or versions is None:
+        raise NoFileSystem(store.root)
+    run_dir = trainer_log.parent
+    run_dir.mkdir(parents=True, exist_ok=True)
+    start = materialise(run.model)
+    settings = RunSettings(
+        model_dir=start, seed=run.seed, config=run.trainer, objective=run.objective
+    )
+    settings.write(run_dir)
+    key = SigningKey(shared_secret(PUBLISHER, store))
+    stream = stream_name(store, layout)
+    origin = Origin(versions, stream, key, keep=run.rounds.staleness + 1 + MARGIN)
+    planner = Planner(
+        run_id=layout.run.run_id,
+        seed=run.seed,
+        model=run.model,
+        split=run.split,
+        tokenizer=ChatTokenizer(start, run.model),
+        sampling=run.sampling,
+        rounds=run.rounds,
+        lengths=run.lengths,
+        evaluation=run.evaluation,
+    )
+    with ExitStack() as stack:
+        url = stack.enter_context(serving({stream: versions}))
+        broadcast = Broadcast(
+            url=url, stream=stream, publisher=key.node_id, keep=run.rounds.staleness + 1 + MARGIN
+        )
+        trusted = Trusted(
+            answers={task.task_id: task.verification_info for task in run.split.all()},
+            tokenizer=planner.tokenizer,
+            lengths=run.lengths,
+            advantage=run.objective.advantage,
+            broadcast=broadcast,
+            folder=layout.folder,
+            trained=lambda job: selection_path(run_dir, job.step).is_file(),
+        )
+        standing = Standing(store, Ledger(store), layout.run.run_id)
+        intake = stack.enter_context(Intake(store, layout.run, pool, standing, run.trust, trusted))
+
+        def to_job(asked: RolloutJob, attempt: int) -> Job:
+            return rollout_job(asked, store.root, layout.upload(asked, attempt), broadcast, attempt)
+
+        def take(asked: RolloutJob, attempt: int, result: JobResult) -> None:
+            intake.take(asked, layout.upload(asked, attempt), result)
+
+        dealer = stack.enter_context(
+            Dealer(pool, to_job, take, run.rounds.tries, run.rounds.backup_seconds)
+        )
+        trainer = stack.enter_context(TrainerProcess(run_dir, run.rounds.steps, run.machine))
+
+        def committed(job: RolloutJob) -> Rollouts | None:
+            file = intake.committed(job)
+            if file is None:
+                return None
+            return Rollouts(job.number, file.file, file.sha256, rows_of(store, file.path))
+
+        parts = Parts(store, layout, planner, dealer, trainer, origin, start, committed)
+        yield Driver(parts, run.rounds, events)
+
+
+def stream_name(store: Store, layout: RlLayout) -> str:
+    """The run's stream: its id, and what tells it from a run of that id elsewhere or before.
+
+    Versions of a stream stay on the nodes, and a version never changes.
+    """
+    drawn = {"stream": f"{layout.run.run_id}-{secrets.token_hex(8)}"}
+    with suppress(AlreadyExists):
+        store.write_json(layout.stream, drawn)
+    return str(store.read_json(layout.stream)["stream"])

@@ -1,0 +1,112 @@
+"""The trainer as a child process: started when there is work, started again when it dies.
+
+Invariants: it is driven by files alone (`tasks.train.trainer`), so killing it loses at most the
+step at hand; it ends with the process that owns it; a start that makes no progress is repeated a
+few times, then the run stops with the trainer's last words.
+"""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from tasks.train.rounds.errors import TrainerFailed
+from tasks.train.trainer import weights_path
+
+MAX_TRIES = 3
+LAST_WORDS = 2000
+STOP_SECONDS = 5.0
+
+
+class TrainerResources(BaseModel):
+    """Where the trainer runs. Resources only, but for the bits of floating-point sums."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    processes: int = Field(
+        1, ge=1, le=512, description="Ranks; above 1 torchrun starts them and FSDP2 shards."
+    )
+    threads: int = Field(1, ge=1, le=256, description="Threads of each rank.")
+
+
+class TrainerProcess:
+    """The trainer of one run directory, up to policy version `until`."""
+
+    def __init__(self, run_dir: Path, until: int, resources: TrainerResources) -> None:
+        self._run_dir = run_dir
+        self._until = until
+        self._resources = resources
+        self._process: subprocess.Popen[bytes] | None = None
+        self._tries = 0
+        self._seen = -1
+        self._log = run_dir / "trainer.log"
+
+    def __enter__(self) -> Self:
+        self._start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        process = self._process
+        if process is not None and process.poll() is None:
+            process.terminate()
+            try:
+                process.wait(STOP_SECONDS)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+    @property
+    def pid(self) -> int | None:
+        """The process id while it lives."""
+        process = self._process
+        return process.pid if process is not None and process.poll() is None else None
+
+    def done(self, version: int) -> bool:
+        """Whether the weights of a policy version are there; a trainer that died is revived."""
+        if weights_path(self._run_dir, version).is_dir():
+            self._tries, self._seen = 0, version
+            return True
+        if self.pid is None:
+            self._tries += 1
+            if self._tries >= MAX_TRIES:
+                raise TrainerFailed(version, self._tries, self._last_words())
+            self._start()
+        return False
+
+    def _start(self) -> None:
+        module = ["tasks.train.trainer.main", str(self._run_dir)]
+        command = [sys.executable, "-m"]
+        if self._resources.processes > 1:
+            ranks = f"--nproc-per-node={self._resources.processes}"
+            command += ["torch.distributed.run", "--standalone", ranks, "-m"]
+        command += [*module, "--until", str(self._until), "--owner", str(os.getpid())]
+        threads = str(self._resources.threads)
+        env = dict(os.environ) | {
+            "OMP_NUM_THREADS": threads,
+            "MKL_NUM_THREADS": threads,
+            "TOKENIZERS_PARALLELISM": "false",
+            "HF_HUB_OFFLINE": "1",
+        }
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=env,
+                # A Ctrl-C in the terminal is the flow's to handle.
+                start_new_session=True,
+            )
+
+    def _last_words(self) -> str:
+        data = self._log.read_bytes() if self._log.exists() else b""
+        return data[-LAST_WORDS:].decode("utf-8", "replace").strip()
