@@ -137,8 +137,8 @@ class BroadcastClient:
         shards.mkdir(parents=True, exist_ok=True)
         free = shutil.disk_usage(part).free
         have = sum(path.stat().st_size for path in shards.iterdir())
-        if free < 2 * manifest.bytes - have:
-            raise DiskFull(self.directory, manifest.bytes, f"{free} bytes are free, twice as due")
+        if free < 2 * manifest.size - have:
+            raise DiskFull(self.directory, manifest.size, f"{free} bytes are free, twice as due")
         with ThreadPoolExecutor(PARALLEL) as pool:
             jobs = [
                 pool.submit(self._shard, version, index, shard, shards, deadline, seconds)
@@ -167,7 +167,7 @@ class BroadcastClient:
         path, corrupt, pause = into / shard_name(index), 0, POLL_SECONDS
         while True:
             try:
-                if path.exists() and path.stat().st_size >= shard.bytes:
+                if path.exists() and path.stat().st_size >= shard.size:
                     if _sha256(path) == shard.sha256:
                         return
                     corrupt += 1
@@ -176,7 +176,7 @@ class BroadcastClient:
                         raise CorruptShard(version, index, corrupt)
                 if time.monotonic() > deadline:
                     raise TooSlow(version, seconds)
-                self._append(f"{version}/{shard_name(index)}", path, shard.bytes, deadline)
+                self._append(f"{version}/{shard_name(index)}", path, shard.size, deadline)
             except (httpx.HTTPError, OriginFault):
                 if time.monotonic() > deadline:
                     raise TooSlow(version, seconds) from None
@@ -258,7 +258,7 @@ def _join(manifest: Manifest, shards: Path, into: Path) -> None:
     try:
         for entry in manifest.files:
             with open(into / entry.name, "xb") as file:
-                left = entry.bytes
+                left = entry.size
                 while left:
                     block = source.read(min(left, 1 << 20))
                     if not block:

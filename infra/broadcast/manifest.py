@@ -39,14 +39,14 @@ class File:
     """One file of a version."""
 
     name: str
-    bytes: int
+    size: int
 
 
 @dataclass(frozen=True)
 class Shard:
     """One piece of a version's bytes."""
 
-    bytes: int
+    size: int
     sha256: str
 
 
@@ -60,9 +60,9 @@ class Manifest:
     shards: tuple[Shard, ...]
 
     @property
-    def bytes(self) -> int:
+    def size(self) -> int:
         """Bytes of all files."""
-        return sum(file.bytes for file in self.files)
+        return sum(file.size for file in self.files)
 
     def _digest(self) -> bytes:
         return digest("broadcast", canonical_json({"format": FORMAT} | _plain(self)))
@@ -95,9 +95,9 @@ def parse(data: bytes, publisher: str, stream: str, version: int) -> Manifest:
             f"{fields['version']!r} of {fields['stream']!r}"
         )
     manifest = Manifest(stream, version, _files(fields["files"]), _shards(fields["shards"]))
-    sizes = [shard.bytes for shard in manifest.shards]
-    if sum(sizes) != manifest.bytes or manifest.bytes > MAX_BYTES:
-        raise BadManifest(f"shards of {sum(sizes)} bytes for files of {manifest.bytes}")
+    sizes = [shard.size for shard in manifest.shards]
+    if sum(sizes) != manifest.size or manifest.size > MAX_BYTES:
+        raise BadManifest(f"shards of {sum(sizes)} bytes for files of {manifest.size}")
     if any(size != sizes[0] for size in sizes[:-1]):
         raise BadManifest("shards differ in size before the last one")
     signature = fields["signature"]
@@ -117,13 +117,13 @@ def parse(data: bytes, publisher: str, stream: str, version: int) -> Manifest:
 def _files(given: Any) -> tuple[File, ...]:
     files = []
     for entry in _list(given, "files", MAX_FILES):
-        fields = _object(entry, ("name", "bytes"))
+        fields = _object(entry, ("name", "size"))
         name = fields["name"]
         try:
             name = segment(name if isinstance(name, str) else "", "file")
         except BadPath as error:
             raise BadManifest(f"file name {fields['name']!r:.100}: {error}") from error
-        files.append(File(name, _number(fields["bytes"], 0, MAX_BYTES)))
+        files.append(File(name, _number(fields["size"], 0, MAX_BYTES)))
     if len({file.name for file in files}) != len(files):
         raise BadManifest("two files of a version have one name")
     return tuple(files)
@@ -132,11 +132,11 @@ def _files(given: Any) -> tuple[File, ...]:
 def _shards(given: Any) -> tuple[Shard, ...]:
     shards = []
     for entry in _list(given, "shards", MAX_MANIFEST_BYTES // 64):
-        fields = _object(entry, ("bytes", "sha256"))
+        fields = _object(entry, ("size", "sha256"))
         sha256 = fields["sha256"]
         if not (isinstance(sha256, str) and len(sha256) == 64 and set(sha256) <= set(_HEX)):
             raise BadManifest(f"sha256 {sha256!r:.80} is not 64 lower-case hex digits")
-        shards.append(Shard(_number(fields["bytes"], 1, MAX_SHARD_BYTES), sha256))
+        shards.append(Shard(_number(fields["size"], 1, MAX_SHARD_BYTES), sha256))
     return tuple(shards)
 
 

@@ -91,7 +91,7 @@ class Origin:
 
     def _same(self, version: int, files: tuple[File, ...], directory: Path) -> Manifest:
         manifest = self._read(version)
-        size = manifest.shards[0].bytes
+        size = manifest.shards[0].size
         shards = tuple(_hashed(blocks) for blocks in _shards_of(files, directory, size))
         if (manifest.files, manifest.shards) != (files, shards):
             raise VersionTaken(self.stream, version)
@@ -121,7 +121,7 @@ def _files_of(directory: Path) -> tuple[File, ...]:
     except BadPath as error:
         raise NothingToPublish(f"{directory} cannot be a version: {error}") from error
     odd = [path.name for path in paths if not path.is_file()]
-    if odd or not sum(file.bytes for file in files):
+    if odd or not sum(file.size for file in files):
         raise NothingToPublish(
             f"{directory} cannot be a version: {f'{odd} are no files' if odd else 'it is empty'}; "
             "give a directory that holds files only"
@@ -131,7 +131,7 @@ def _files_of(directory: Path) -> tuple[File, ...]:
 
 def _shards_of(files: tuple[File, ...], directory: Path, size: int) -> Iterator[Iterator[bytes]]:
     """The blocks of each shard, in order; a shard is to be read before the next one."""
-    left = sum(file.bytes for file in files)
+    left = sum(file.size for file in files)
     stream = _stream(files, directory)
     rest = b""
 

@@ -90,8 +90,10 @@ def replace_weights(model: CausalModel, model_dir: Path) -> None:
 
     All are looked at before the first is replaced: a file that does not fit changes nothing.
     """
-    files = [safe_open(path, framework="pt") for path in sorted(model_dir.glob("*.safetensors"))]
-    where = {name: file for file in files for name in file.keys()}  # noqa: SIM118
+    files: list[Any] = [
+        safe_open(path, framework="pt") for path in sorted(model_dir.glob("*.safetensors"))
+    ]
+    where = {name: file for file in files for name in file.keys()}
     missing = sorted(model.parameters.keys() - where.keys())
     odd = [
         name
