@@ -121,7 +121,7 @@ def packed_attention(
     if plan.ends is not None:
         from torch.nn.attention.varlen import varlen_attn  # torch 2.10; no CPU needs it
 
-        out: Tensor = varlen_attn(
+        out: Any = varlen_attn(
             q, k, v, plan.ends, plan.ends, plan.longest, plan.longest,
             scale=scaling, window_size=(-1, 0), enable_gqa=heads != k.shape[1],
         )  # fmt: skip

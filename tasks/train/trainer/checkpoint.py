@@ -15,12 +15,10 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
-from torch.distributed.tensor import DTensor
-from torch.distributed.tensor._utils import compute_local_shape_and_global_offset
 
 from tasks.train.trainer.errors import BadCheckpoint
 from tasks.train.trainer.files import whole_directory
-from tasks.train.trainer.ranks import Ranks
+from tasks.train.trainer.ranks import Ranks, local, local_rows
 
 STATE = "state.json"
 MOMENTS = ("exp_avg", "exp_avg_sq")
@@ -38,8 +36,8 @@ def write_checkpoint(
         tensors: dict[str, Tensor] = {}
         rows: dict[str, tuple[int, int]] = {}
         for name, tensor in _tensors(module, optimizer):
-            tensors[name] = _local(tensor).detach().cpu().contiguous()
-            rows[name] = _rows(tensor)
+            tensors[name] = local(tensor).detach().cpu().contiguous()
+            rows[name] = local_rows(tensor)
         save_file(tensors, temp / f"rank_{ranks.rank:05d}.safetensors", {"rows": json.dumps(rows)})
         if ranks.first:
             text = json.dumps({**state, "ranks": ranks.world}, indent=2, sort_keys=True)
@@ -63,7 +61,7 @@ def read_checkpoint(
     if optimizer_steps:
         for parameter in _trained(module).values():
             optimizer.state[parameter] = {
-                "step": torch.tensor(float(optimizer_steps), device=_local(parameter).device),
+                "step": torch.tensor(float(optimizer_steps), device=local(parameter).device),
                 **{moment: torch.zeros_like(parameter) for moment in MOMENTS},
             }
     try:
@@ -72,14 +70,15 @@ def read_checkpoint(
         ]
         held = [json.loads(file.metadata()["rows"]) for file in files]
         for name, tensor in _tensors(module, optimizer):
-            first, end = _rows(tensor)
-            local, filled = _local(tensor), 0
+            first, end = local_rows(tensor)
+            part, filled = local(tensor), 0
             for file, rows in zip(files, held, strict=True):
                 low, high = rows[name]
                 begin, stop = max(first, low), min(end, high)
                 if begin < stop:
-                    part = file.get_slice(name)[begin - low : stop - low]
-                    local[begin - first : stop - first].copy_(part)
+                    part[begin - first : stop - first] = file.get_slice(name)[
+                        begin - low : stop - low
+                    ]
                     filled += stop - begin
             if filled != end - first:
                 raise BadCheckpoint(directory, f"{name} has {filled} of {end - first} rows")
@@ -97,17 +96,3 @@ def _tensors(module: nn.Module, optimizer: torch.optim.Optimizer) -> Iterator[tu
         for moment in MOMENTS:
             if parameter in optimizer.state:
                 yield f"{moment}:{name}", optimizer.state[parameter][moment]
-
-
-def _local(tensor: Tensor) -> Tensor:
-    return tensor.to_local() if isinstance(tensor, DTensor) else tensor
-
-
-def _rows(tensor: Tensor) -> tuple[int, int]:
-    """First and end of the rows that this rank holds."""
-    if not isinstance(tensor, DTensor):
-        return 0, tensor.shape[0]
-    shape, offset = compute_local_shape_and_global_offset(
-        tensor.shape, tensor.device_mesh, tensor.placements
-    )
-    return offset[0], offset[0] + shape[0]

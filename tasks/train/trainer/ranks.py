@@ -2,6 +2,7 @@
 
 Invariants: all ranks hold the same plan and meet in the same collective operations in the same
 order; gradients are sums over ranks (the loss already has the step's divisor), reduced in float32.
+What only sharded weights need is imported when they are sharded: it takes seconds.
 """
 
 import os
@@ -12,8 +13,6 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 from torch._C._distributed_c10d import HashStore
-from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 
 from tasks.train.trainer.policy import Policy
 
@@ -80,9 +79,40 @@ def place(policy: Policy, ranks: Ranks, dtype: str) -> None:
     if not ranks.sharded:
         policy.to(ranks.device)
         return
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+
     mesh = init_device_mesh(ranks.device.type, (ranks.world,))
     precision = MixedPrecisionPolicy(param_dtype=DTYPES[dtype], reduce_dtype=torch.float32)
     for layer in policy.layers:
         fully_shard(layer, mesh=mesh, mp_policy=precision)
     # embedding, last norm and head are needed at both ends of each pass, so they stay whole in it
     fully_shard(policy, mesh=mesh, mp_policy=precision, reshard_after_forward=False)
+
+
+def local(tensor: Any) -> Tensor:
+    """The part of a tensor that this rank holds."""
+    part: Tensor = tensor.to_local() if _is_sharded(tensor) else tensor
+    return part
+
+
+def whole(tensor: Any) -> Tensor:
+    """The tensor with the parts of all ranks, which must all ask for it; without gradient."""
+    full: Tensor = tensor.full_tensor() if _is_sharded(tensor) else tensor
+    return full.detach()
+
+
+def local_rows(tensor: Any) -> tuple[int, int]:
+    """First and end of the rows that this rank holds."""
+    if not _is_sharded(tensor):
+        return 0, int(tensor.shape[0])
+    from torch.distributed.tensor._utils import compute_local_shape_and_global_offset
+
+    shape, offset = compute_local_shape_and_global_offset(
+        tensor.shape, tensor.device_mesh, tensor.placements
+    )
+    return offset[0], offset[0] + shape[0]
+
+
+def _is_sharded(tensor: Any) -> bool:
+    return hasattr(tensor, "placements")

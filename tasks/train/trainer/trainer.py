@@ -20,7 +20,6 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
-from torch.distributed.tensor import DTensor
 
 from tasks.train import packing
 from tasks.train.objective import LossTerms, ObjectiveConfig, policy_loss
@@ -32,7 +31,7 @@ from tasks.train.trainer.config import TrainerConfig
 from tasks.train.trainer.errors import BadCheckpoint, BadSample, NothingToTrain, StepNotFinite
 from tasks.train.trainer.packed import PackedRow, bundle_tokens, bundles, pack_row
 from tasks.train.trainer.policy import Policy, load_policy
-from tasks.train.trainer.ranks import Ranks, join_ranks, place
+from tasks.train.trainer.ranks import Ranks, join_ranks, place, whole
 from tasks.train.trainer.sample import Sample
 from tasks.train.trainer.weights import write_weights
 
@@ -257,7 +256,7 @@ class Trainer:
             terms.append(LossTerms(term.loss.detach(), term.sums, term.maxima))
         loss = self.ranks.total(torch.stack([term.loss for term in terms]).sum()).item()
         total = torch.nn.utils.clip_grad_norm_(self.policy.parameters(), self.config.max_grad_norm)
-        norm = (total.full_tensor() if isinstance(total, DTensor) else total).item()
+        norm = whole(total).item()
         if not (math.isfinite(loss) and math.isfinite(norm)):
             raise StepNotFinite(self.optimizer_steps + 1, loss, norm)
         rate = self._learning_rate(self.optimizer_steps)

@@ -13,13 +13,12 @@ from pathlib import Path
 import torch
 from safetensors.torch import save_file
 from torch import Tensor
-from torch.distributed.tensor import DTensor
 
 from tasks.train.trainer.config import LoraSettings
 from tasks.train.trainer.files import whole_directory
 from tasks.train.trainer.lora import WEIGHTS, factors, lora_layers, save_settings, saved_name
 from tasks.train.trainer.policy import Policy
-from tasks.train.trainer.ranks import Ranks
+from tasks.train.trainer.ranks import Ranks, whole
 
 BESIDE = {".json", ".jinja", ".model", ".txt"}
 """Files of the start model that go with each version: config, tokenizer, template."""
@@ -64,11 +63,11 @@ def _model(policy: Policy) -> Iterator[tuple[str, Tensor]]:
     for name, parameter in policy.model.named_parameters():
         if ".lora_" in name:
             continue
-        tensor = _whole(parameter)
+        tensor = whole(parameter)
         owner = name.removesuffix(".base_layer.weight")
         if owner != name and owner in adapted:
             down, up, scale = factors(adapted[owner])
-            tensor = tensor + scale * (_whole(up) @ _whole(down))
+            tensor = tensor + scale * (whole(up) @ whole(down))
         yield name.replace(".base_layer.", "."), tensor
     held = set(dict(policy.model.named_parameters(remove_duplicate=False)))
     for name, buffer in policy.model.state_dict().items():
@@ -79,8 +78,4 @@ def _model(policy: Policy) -> Iterator[tuple[str, Tensor]]:
 def _adapter(policy: Policy) -> Iterator[tuple[str, Tensor]]:
     for name, parameter in policy.model.named_parameters():
         if ".lora_" in name:
-            yield saved_name(name), _whole(parameter)
-
-
-def _whole(tensor: Tensor) -> Tensor:
-    return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor.detach()
+            yield saved_name(name), whole(parameter)
