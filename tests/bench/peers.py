@@ -50,6 +50,8 @@ RECIPES = {
         ),
         our_torch=True,
     ),
+    # Everything else that it needs is beside our torch.
+    "trl": Recipe((("--no-deps", "trl==1.16.0"),), our_torch=True),
 }
 
 
