@@ -1,13 +1,15 @@
 """`tracemill pool`: the node pool, and its simulation."""
 
 import json
+import os
 from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.table import Table
 
-from flows.console import JsonOption, bad_usage_exits_2, out
+from flows.console import JsonOption, RootOption, bad_usage_exits_2, out
 
 pool = typer.Typer(
     name="pool",
@@ -15,6 +17,87 @@ pool = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
+
+
+ledger = typer.Typer(name="ledger", help="Who did what, and what was found.", no_args_is_help=True)
+pool.add_typer(ledger)
+
+
+@pool.command()
+@bad_usage_exits_2
+def serve(
+    root: RootOption = "./data",
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=1, max=65535, help="Port to listen on.")] = 8480,
+    database: Annotated[
+        str,
+        typer.Option(help="A path (SQLite) or postgresql://user@host/name; default: user's state."),
+    ] = "",
+    settings: Annotated[
+        Path | None, typer.Option(exists=True, dir_okay=False, help="TOML file of settings.")
+    ] = None,
+    admin_key_file: Annotated[
+        Path | None,
+        typer.Option(
+            exists=True,
+            dir_okay=False,
+            help="File with the admin key; else TRACEMILL_POOL_ADMIN_KEY, else one is made and "
+            "kept in the user's config directory.",
+        ),
+    ] = None,
+) -> None:
+    """Serve the node pool over HTTP. One service per database; it survives kill -9."""
+    from infra.pool.service.run import read_admin_key, read_settings
+    from infra.pool.service.run import serve as serve_here
+    from infra.storage import Store
+
+    serve_here(
+        read_settings(settings),
+        root=root,
+        database=database or str(_state_dir() / "pool.sqlite"),
+        host=host,
+        port=port,
+        admin_key=read_admin_key(admin_key_file, Store(root)),
+    )
+
+
+@pool.command("admin-key")
+@bad_usage_exits_2
+def admin_key(root: RootOption = "./data") -> None:
+    """Print the admin key that `serve` uses on this machine, for clients of its own user."""
+    from infra.pool.service.run import read_admin_key
+    from infra.storage import Store
+
+    print(read_admin_key(None, Store(root)))
+
+
+@ledger.command()
+@bad_usage_exits_2
+def verify(
+    root: RootOption = "./data",
+    head: Annotated[str, typer.Option(help="Hash of an entry that must be there.")] = "",
+    as_json: JsonOption = False,
+) -> None:
+    """Check the chain of the ledger below a root; exit code 1 where it does not hold."""
+    from dataclasses import asdict
+
+    from infra.pool.ledger import verify as check
+    from infra.storage import Store
+
+    found = check(Store(root), head)
+    if as_json:
+        print(json.dumps(asdict(found), indent=2))
+    else:
+        kinds = ", ".join(f"{count} {kind}" for kind, count in found.kinds.items())
+        out.print(f"{found.entries} entries ({kinds or 'none'}), head {found.head}")
+        for fault in found.faults:
+            out.print(f"[red]broken[/red]: {fault}", highlight=False)
+    raise typer.Exit(1 if found.faults else 0)
+
+
+def _state_dir() -> Path:
+    base = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    return Path(base) / "tracemill"
 
 
 @pool.command()

@@ -64,10 +64,14 @@ class Said(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
-class Answer(BaseModel):
-    """What the service answers."""
+class Shown(BaseModel):
+    """What the service tells."""
 
     model_config = ConfigDict(extra="ignore")
+
+
+class Answer(Shown):
+    """What the service answers with."""
 
     success: bool = True
 
@@ -246,7 +250,7 @@ class Heartbeat(Said):
     seen: ShortText = ""
 
 
-class Peer(Answer):
+class Peer(Shown):
     """A member of the node's group."""
 
     node_id: str
@@ -256,7 +260,7 @@ class Peer(Answer):
     """ip:port."""
 
 
-class GroupView(Answer):
+class GroupView(Shown):
     """The node's group and its place in it."""
 
     group_id: str
@@ -268,14 +272,14 @@ class GroupView(Answer):
     """By rank."""
 
 
-class Order(Answer):
+class Order(Shown):
     """Something that the operator wants; answered with POST /nodes/orders/{order_id}."""
 
     order_id: str
     kind: Literal["restart", "logs"]
 
 
-class Assignment(Answer):
+class Assignment(Shown):
     """A task as this node has to run it: what the service substitutes is substituted.
 
     `${WORKER_P2P_SEED}` and `${SOCKET_PATH}` are left for the node. It stays the same, word for
@@ -293,7 +297,7 @@ class Assignment(Answer):
     """Work comes as shards; else the task is the process itself."""
 
 
-class HeartbeatData(Answer):
+class HeartbeatData(Shown):
     """What the node has to do now; the same until it changes."""
 
     current_task: Assignment | None = None
@@ -385,7 +389,7 @@ class ShardsRequest(Said):
     shards: list[NewShard] = Field(min_length=1, max_length=1000)
 
 
-class ResultRow(Answer):
+class ResultRow(Shown):
     """How a shard came out of one group's hands, or ended."""
 
     seq: int

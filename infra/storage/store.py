@@ -7,6 +7,7 @@ come from the environment only, never from a URI, so a `Store` can be logged and
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -141,6 +142,26 @@ class Store:
                 local.unlink()
             else:
                 self._remote.rm_file(self._full(path))
+
+    def signed_put(
+        self, path: str, size: int, sha256: str, seconds: int
+    ) -> tuple[str, dict[str, str]]:
+        """(URL, headers) with which anybody may create one object of S3 within some seconds.
+
+        The store itself refuses other bytes, another size, and an object that is there already.
+        """
+        checksum = base64.b64encode(bytes.fromhex(sha256)).decode()
+        with translated("signing for", self.uri(path)):
+            url = self._remote.sign(
+                self._full(path),
+                seconds,
+                client_method="put_object",
+                ContentLength=size,
+                ChecksumSHA256=checksum,
+                IfNoneMatch="*",
+            )
+        headers = {"content-length": str(size), "x-amz-checksum-sha256": checksum}
+        return str(url), headers | {"if-none-match": "*"}
 
     @contextmanager
     def exclusive(self, path: str) -> Iterator[bool]:

@@ -1,0 +1,1 @@
+"""The node pool as an HTTP service: the shell around `infra.pool.core`."""

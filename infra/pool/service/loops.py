@@ -1,0 +1,110 @@
+"""What the service does by itself: ticks, storing, telling, the ledger, looks at objects.
+
+Invariants: a record is in the ledger once, in the order in which it was decided: it leaves the
+database only after it is there, and the ledger itself knows the last one. A loop that fails for a
+reason that passes goes on; one that cannot go on ends the service, whose next run starts from what
+is stored.
+"""
+
+import asyncio
+import logging
+import random
+import time
+from collections.abc import Awaitable, Callable
+
+from fastapi.concurrency import run_in_threadpool
+from pydantic import TypeAdapter
+
+from infra.pool import wire
+from infra.pool.core.events import Tick
+from infra.pool.core.state import ShardState
+from infra.pool.ledger import Ledger, Record
+from infra.pool.service.admin_routes import judge
+from infra.pool.service.admission import Admission
+from infra.pool.service.errors import Conflict, ServiceError
+from infra.pool.service.figures import Figures
+from infra.pool.service.pool import Pool
+from infra.pool.service.uploads import Uploads
+from infra.storage.errors import StorageError
+
+logger = logging.getLogger(__name__)
+
+_RECORD: TypeAdapter[Record] = TypeAdapter(Record)
+_LEDGER_SECONDS = 1.0
+SILENT_SECONDS = 120.0
+"""A loop that has not turned for so long makes the service unhealthy."""
+
+
+class Loops:
+    """The service's own work."""
+
+    def __init__(
+        self, pool: Pool, ledger: Ledger, uploads: Uploads, admission: Admission, figures: Figures
+    ):
+        self._pool = pool
+        self._ledger = ledger
+        self._uploads = uploads
+        self._admission = admission
+        self._figures = figures
+        self.last_run: dict[str, float] = {}
+        """Loop -> when it turned last, by the monotonic clock."""
+
+    async def run(self) -> None:
+        """All loops, until one fails or this is cancelled."""
+        settings = self._pool.settings
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._pool.journal.run())
+            tasks.create_task(self._pool.listeners.run())
+            tasks.create_task(self._turn("status_updater", settings.tick_seconds, self._tick))
+            tasks.create_task(self._turn("ledger", _LEDGER_SECONDS, self.write_records))
+            tasks.create_task(self._turn("object_audit", settings.audit_seconds, self._audit))
+
+    async def _turn(self, name: str, seconds: float, work: Callable[[], Awaitable[None]]) -> None:
+        while True:
+            try:
+                await work()
+            except (StorageError, ServiceError) as error:
+                if not error.retryable:
+                    raise
+                logger.error("%s: %s; tried again", name, error)
+            self.last_run[name] = time.monotonic()
+            await asyncio.sleep(seconds)
+
+    async def _tick(self) -> None:
+        started = time.perf_counter()
+        self._pool.decide(Tick())
+        self._admission.forget()
+        self._figures.tick_seconds.observe(time.perf_counter() - started)
+
+    async def write_records(self) -> None:
+        """Put what waits into the ledger."""
+        await self._pool.journal.settled()
+        for number, text in await self._pool.store.records():
+            record = _RECORD.validate_json(text)
+            await run_in_threadpool(self._ledger.append, record, origin=str(number))
+            self._pool.journal.batch.written_records.append(number)
+        self._pool.journal.wake()
+        await self._pool.journal.settled()
+
+    async def _audit(self) -> None:
+        """Look at the objects of one result that waits for its verdict: they must not change."""
+        waiting = [s for s in self._pool.state.shards.values() if s.state is ShardState.SUBMITTED]
+        if not waiting:
+            return
+        shard = random.choice(waiting)
+        for text in await self._pool.store.results_of_shard(shard.shard_id):
+            row = wire.ResultRow.model_validate_json(text)
+            if row.state != "submitted" or row.group_id not in shard.submitted_by:
+                continue
+            try:
+                for file in row.files:
+                    await self._uploads.check(file)
+            except Conflict as error:
+                reason = f"object changed after it was handed in: {error}"
+                verdict = wire.Verdict(
+                    group_id=row.group_id,
+                    accepted=False,
+                    reason=reason,
+                    evidence={"files": [file.model_dump() for file in row.files]},
+                )
+                await judge(self._pool, shard.shard_id, verdict)

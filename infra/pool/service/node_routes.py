@@ -1,0 +1,272 @@
+"""Routes of nodes; each request is signed by the node's key."""
+
+import time
+from collections.abc import Callable
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Request
+
+from infra.pool import wire
+from infra.pool.core import leases
+from infra.pool.core.events import Beat, Failed, Gone, Leaving, Submitted
+from infra.pool.core.state import Group, Node, NodeState, Shard
+from infra.pool.ledger import Work
+from infra.pool.service.admission import Admission
+from infra.pool.service.errors import BadRequest, Conflict, Forbidden, NotThere
+from infra.pool.service.gate import Gate
+from infra.pool.service.pool import Pool, Report
+from infra.pool.service.uploads import Uploads
+from infra.pool.service.view import etag, heartbeat_data
+
+MAX_METRIC_TEXT = 200
+Certify = Callable[[str], tuple[str, str]]
+"""(certificate of a node, certificate of the CA) in PEM; empty texts without TLS."""
+
+
+def node_routes(
+    pool: Pool, gate: Gate, admission: Admission, uploads: Uploads, certify: Certify
+) -> APIRouter:
+    """What nodes ask for."""
+    router = APIRouter(tags=["nodes"])
+    NodeId = Annotated[str, Depends(gate.node)]
+    Signer = Annotated[str, Depends(gate.signer)]
+    told = _Told(pool)
+
+    @router.put("/nodes")
+    async def register(
+        body: wire.RegisterRequest, node_id: Signer, request: Request
+    ) -> wire.Registration:
+        """Join with an invite, or start again."""
+        if body.id != node_id:
+            raise Forbidden("the body names another node than the one that signed", "OTHER_NODE")
+        state = admission.register(body, request.client.host if request.client else "")
+        await pool.journal.settled()
+        certificate, ca = certify(node_id)
+        return wire.Registration(
+            state=state,
+            challenge=state is NodeState.DISCOVERED,
+            heartbeat_seconds=pool.state.settings.heartbeat,
+            certificate=certificate,
+            ca=ca,
+        )
+
+    @router.post("/nodes/challenge")
+    async def challenge(node_id: NodeId) -> wire.ChallengeOffer:
+        """Begin the proof of compute."""
+        return admission.offer(node_id)
+
+    @router.post("/nodes/challenge/commit")
+    async def commit(body: wire.ChallengeCommit, node_id: NodeId) -> wire.ChallengeReveal:
+        """Commit to the product."""
+        return admission.commit(node_id, body)
+
+    @router.post("/nodes/challenge/answer")
+    async def answer(body: wire.ChallengeAnswer, node_id: NodeId) -> wire.Admission:
+        """Open the rows that were asked for."""
+        admitted = await admission.answer(node_id, body)
+        await pool.journal.settled()
+        return admitted
+
+    @router.post("/nodes/canary")
+    async def canary(body: wire.CanaryResult, node_id: NodeId) -> wire.Admission:
+        """Hand in the canary shard."""
+        admitted = admission.canary(node_id, body)
+        await pool.journal.settled()
+        return admitted
+
+    @router.post("/nodes/orders/{order_id}")
+    async def order(order_id: str, body: wire.OrderAnswer, node_id: NodeId) -> wire.Done:
+        """Answer an order."""
+        known = pool.orders.get(node_id, [])
+        if all(item.order_id != order_id for item in known):
+            raise NotThere(f"there is no order {order_id[:80]!r} for this node")
+        pool.orders[node_id] = [item for item in known if item.order_id != order_id]
+        pool.order_answers[order_id] = body.text
+        pool.wake([f"order:{order_id}", node_id])
+        return wire.Done()
+
+    @router.post("/nodes/leave")
+    async def leave(node_id: NodeId) -> wire.Done:
+        """Stop after the shard in hand."""
+        pool.decide(Leaving(node_id))
+        await pool.journal.settled()
+        return wire.Done()
+
+    @router.post("/nodes/gone")
+    async def gone(node_id: NodeId) -> wire.Done:
+        """Stop now."""
+        pool.decide(Gone(node_id))
+        await pool.journal.settled()
+        return wire.Done()
+
+    @router.post("/heartbeat")
+    async def heartbeat(
+        body: wire.Heartbeat, node_id: NodeId, request: Request
+    ) -> wire.HeartbeatAnswer:
+        """Alive; what is there to do?"""
+        if body.address != node_id:
+            raise Forbidden("the body names another node than the one that signed", "OTHER_NODE")
+        gate.in_order(node_id, request.scope["tracemill.time_ms"])
+        _take_beat(pool, body)
+        deadline = time.monotonic() + body.wait_seconds
+        data = await told.now(node_id)
+        name = etag(data)
+        while name == body.seen and (left := deadline - time.monotonic()) > 0:
+            await pool.wait(node_id, left)
+            data = await told.now(node_id)
+            name = etag(data)
+        await pool.journal.settled()
+        return wire.HeartbeatAnswer(data=data, etag=name)
+
+    @router.get("/shards/{shard_id}")
+    async def shard(shard_id: str, node_id: NodeId) -> wire.ShardWork:
+        """What to do."""
+        _, found = _leased(pool, node_id, shard_id)
+        payload = await pool.store.payload(shard_id)
+        return wire.ShardWork(shard_id=shard_id, task_id=found.task_id, payload=payload)
+
+    @router.post("/shards/{shard_id}/result")
+    async def result(
+        shard_id: str, body: wire.ShardResult, node_id: NodeId
+    ) -> wire.HeartbeatAnswer:
+        """A shard is done; a verdict is wanted."""
+        group, _ = _leased(pool, node_id, shard_id, body.group_id)
+        await uploads.check_granted(body.files, group)
+        # Looking at the objects took time: the lease may be another's by now.
+        group, found = _leased(pool, node_id, shard_id, body.group_id)
+        pool.decide(Submitted(group.group_id, shard_id))
+        row = wire.ResultRow(
+            seq=0,
+            shard_id=shard_id,
+            state="submitted",
+            group_id=group.group_id,
+            node_ids=list(group.members),
+            node_id=node_id,
+            output=body.output,
+            files=body.files,
+            seconds=body.seconds,
+        )
+        pool.add_result(found.task_id, row)
+        pool.record(
+            Work(
+                task_id=found.task_id,
+                shard_id=shard_id,
+                nodes=tuple(group.members),
+                group_id=group.group_id,
+                files={file.name: file.sha256 for file in body.files},
+                seconds=body.seconds,
+            )
+        )
+        return await _next(node_id)
+
+    @router.post("/shards/{shard_id}/failure")
+    async def failure(
+        shard_id: str, body: wire.ShardFailure, node_id: NodeId
+    ) -> wire.HeartbeatAnswer:
+        """A shard could not be done."""
+        _leased(pool, node_id, shard_id, body.group_id)
+        reason = f"{body.kind}: {body.reason}" if body.kind else body.reason
+        pool.decide(Failed(body.group_id, shard_id, node_id, body.cause, reason))
+        return await _next(node_id)
+
+    @router.post("/storage/request-upload")
+    async def request_upload(
+        body: wire.UploadRequest, node_id: NodeId, request: Request
+    ) -> wire.UploadGrant:
+        """Where to put an object."""
+        base = pool.settings.url or str(request.base_url).rstrip("/")
+        return await uploads.grant(pool.state.nodes[node_id], body, base)
+
+    async def _next(node_id: str) -> wire.HeartbeatAnswer:
+        data = await told.now(node_id)
+        await pool.journal.settled()
+        return wire.HeartbeatAnswer(data=data, etag=etag(data))
+
+    return router
+
+
+class _Told:
+    """What a node is told, with the uploads that it made before its group's present version."""
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+        self._earlier: dict[str, tuple[str, int, int]] = {}
+
+    async def now(self, node_id: str) -> wire.HeartbeatData:
+        node = self._node(node_id)
+        group = self._pool.state.groups.get(node.group_id)
+        earlier = 0
+        while group is not None and group.version > 0:
+            known = self._earlier.get(node_id)
+            if known is not None and known[:2] == (group.group_id, group.version):
+                earlier = known[2]
+                break
+            rows = await self._pool.store.uploads(node_id, group.group_id)
+            count = sum(row["version"] < group.version for row in rows)
+            self._earlier[node_id] = (group.group_id, group.version, count)
+            node = self._node(node_id)
+            group = self._pool.state.groups.get(node.group_id)
+        return heartbeat_data(self._pool, node, earlier)
+
+    def _node(self, node_id: str) -> Node:
+        node = self._pool.state.nodes.get(node_id)
+        if node is None:
+            raise Forbidden("this node was forgotten: PUT /nodes", "UNKNOWN_NODE")
+        return node
+
+
+def _leased(pool: Pool, node_id: str, shard_id: str, group_id: str = "") -> tuple[Group, Shard]:
+    """The node's group and the shard that it has a lease on."""
+    node = pool.state.nodes.get(node_id)
+    group = pool.state.groups.get(node.group_id) if node else None
+    shard = pool.state.shards.get(shard_id)
+    if shard is None:
+        raise NotThere(f"there is no shard {shard_id[:80]!r}")
+    if group is None or (group_id and group.group_id != group_id):
+        raise Conflict("the node is not in this group any more", "NO_LEASE")
+    if group.shard_id != shard_id or leases.lease_of(shard, group.group_id) is None:
+        raise Conflict("the node's group has no lease on this shard", "NO_LEASE")
+    return group, shard
+
+
+def _take_beat(pool: Pool, body: wire.Heartbeat) -> None:
+    node_id = body.address
+    pool.beats[node_id] += 1
+    card = pool.cards[node_id]
+    if body.p2p_id is not None and body.p2p_id != card.p2p_id:
+        pool.cards[node_id] = card.model_copy(update={"p2p_id": body.p2p_id})
+        pool.journal.touch("card", node_id)
+    pool.reports[node_id] = Report(
+        task_id=body.task_id,
+        task_state=body.task_state,
+        task_details=body.task_details,
+        version=body.version,
+    )
+    if body.metrics is not None:
+        pool.metrics[node_id] = _metrics(body.metrics)
+    pool.decide(
+        Beat(
+            node_id,
+            body.group_id,
+            body.group_version,
+            body.shard_id,
+            body.progress,
+            None if body.models is None else frozenset(body.models),
+            tuple(body.rtt_ms.items()),
+            tuple(body.lost_peers),
+            body.standing_by,
+        )
+    )
+
+
+def _metrics(said: list[wire.Metric]) -> dict[tuple[str, str], float]:
+    """What replaces a node's earlier figures; of a progress label the highest stands."""
+    found: dict[tuple[str, str], float] = {}
+    for metric in said:
+        label = metric.key.label.replace(":", "")
+        if not label:
+            raise BadRequest(f"metric label {metric.key.label!r} is empty without colons")
+        key = (metric.key.task_id or "manual", label)
+        known = found.get(key, metric.value)
+        found[key] = max(known, metric.value) if "dashboard-progress" in label else metric.value
+    return found

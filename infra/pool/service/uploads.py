@@ -1,0 +1,228 @@
+"""Objects that nodes upload: their names, where the bytes go, and that they are what was said.
+
+A name comes from the task's template below `uploads/`; what a node may choose of it cannot leave
+its place. Bytes go to a signed URL: the object store's own where there is one, else this service's.
+Invariants: a URL is good for one name, one SHA-256, one size and one hour, and creates the object
+once; work counts when the objects themselves, read back, have the promised hash.
+"""
+
+import asyncio
+import base64
+import hashlib
+import hmac
+import json
+import re
+import time
+from typing import Any
+
+from fastapi.concurrency import run_in_threadpool
+
+from infra.pool import wire
+from infra.pool.core.state import Group, Node
+from infra.pool.service.errors import BadRequest, Conflict, Forbidden, NotThere, TooLarge, TooMany
+from infra.pool.service.pool import Pool
+from infra.pool.service.view import substitute
+from infra.storage import Store
+from infra.storage.errors import AlreadyExists, NotFound
+
+GRANT_SECONDS = 3600.0
+DEFAULT_TEMPLATE = (
+    "${TASK_ID}/${NODE_GROUP_ID}-${NODE_GROUP_SIZE}-${CURRENT_FILE_INDEX}-${NODE_GROUP_INDEX}"
+    "-${ORIGINAL_NAME}"
+)
+VARIABLES = frozenset(
+    {
+        "ORIGINAL_NAME",
+        "NODE_GROUP_ID",
+        "NODE_GROUP_SIZE",
+        "NODE_GROUP_INDEX",
+        "TOTAL_UPLOAD_COUNT_AFTER",
+        "CURRENT_FILE_INDEX",
+        "TASK_ID",
+    }
+)
+_ORIGINAL = re.compile(r"[A-Za-z0-9_@+=-][A-Za-z0-9._@+=-]{0,199}")
+_PART = re.compile(r"[A-Za-z0-9_@+=,: -][A-Za-z0-9._@+=,: -]{0,199}")
+
+
+class Uploads:
+    """What nodes may write, and whether they did."""
+
+    def __init__(self, pool: Pool, store: Store, secret: bytes):
+        self._pool = pool
+        self._store = store
+        self._secret = secret
+        self._locks: dict[str, asyncio.Lock] = {}
+
+    async def grant(self, node: Node, ask: wire.UploadRequest, base_url: str) -> wire.UploadGrant:
+        """Where the node may put an object; the same again for the same name in the same group."""
+        pool = self._pool
+        if ask.file_size > pool.settings.max_upload_bytes:
+            most = pool.settings.max_upload_bytes
+            raise TooLarge(f"the object has {ask.file_size} bytes; allowed are {most}")
+        task = pool.tasks.get(ask.task_id)
+        if task is None:
+            raise NotThere(f"there is no task {ask.task_id!r}")
+        group = pool.state.groups.get(node.group_id)
+        if group is None or group.task_id != ask.task_id:
+            raise Forbidden("the node's group does not have this task", "NOT_YOUR_TASK")
+        if _ORIGINAL.fullmatch(ask.file_name) is None:
+            raise BadRequest(
+                f"file name {ask.file_name[:80]!r}: allowed are letters, digits and ._@+=- without "
+                "a dot in front",
+                "BAD_FILE_NAME",
+            )
+        rank, size = group.members.index(node.node_id), len(group.members)
+        # One at a time for a node: the count is part of the name.
+        async with self._locks.setdefault(node.node_id, asyncio.Lock()):
+            row = await self._row(node, ask, task, group, (rank, size))
+        pool.upload_requests[ask.task_id, node.node_id] += 1
+        await pool.journal.settled()
+        url, headers = await self._signed(row, ask.file_type, base_url)
+        return wire.UploadGrant(signed_url=url, headers=headers, file_name=row["file_name"])
+
+    async def _row(
+        self,
+        node: Node,
+        ask: wire.UploadRequest,
+        task: wire.TaskView,
+        group: Group,
+        place: tuple[int, int],
+    ) -> dict[str, Any]:
+        pool, now = self._pool, time.time()
+        await pool.journal.settled()
+        earlier = await pool.store.uploads(node.node_id)
+        for row in earlier:
+            if row["group_id"] == group.group_id and row["original"] == ask.file_name:
+                if (row["sha256"], row["size"]) != (ask.sha256, ask.file_size):
+                    raise Conflict(
+                        f"{ask.file_name!r} was granted for other bytes; choose another name",
+                        "OTHER_BYTES",
+                    )
+                return row
+        recent = [row["at"] for row in earlier if now - row["at"] < 3600.0]
+        if len(recent) >= pool.settings.uploads_per_hour:
+            raise TooMany(
+                f"{len(recent)} uploads within an hour", retry_after=3600.0 - (now - min(recent))
+            )
+        index = sum(row["group_id"] == group.group_id for row in earlier)
+        template = (task.storage_config and task.storage_config.file_name_template) or ""
+        values = {
+            "ORIGINAL_NAME": ask.file_name,
+            "NODE_GROUP_ID": group.group_id,
+            "NODE_GROUP_SIZE": str(place[1]),
+            "NODE_GROUP_INDEX": str(place[0]),
+            "TOTAL_UPLOAD_COUNT_AFTER": str(index + 1),
+            "CURRENT_FILE_INDEX": str(index),
+            "TASK_ID": task.id,
+        }
+        row = {
+            "file_name": f"{wire.UPLOADS}/{substitute(template or DEFAULT_TEMPLATE, values)}",
+            "node_id": node.node_id,
+            "group_id": group.group_id,
+            "version": group.version,
+            "task_id": task.id,
+            "original": ask.file_name,
+            "sha256": ask.sha256,
+            "size": ask.file_size,
+            "at": now,
+        }
+        taken = await pool.store.upload(row["file_name"])
+        if taken is not None:
+            raise Conflict(
+                f"the name {row['file_name']!r} is taken; the task's file_name_template must tell "
+                "groups and files apart",
+                "NAME_TAKEN",
+            )
+        columns = {key: row[key] for key in ("file_name", "node_id", "group_id", "task_id")}
+        pool.journal.batch.uploads[row["file_name"]] = {**columns, "text": json.dumps(row)}
+        pool.journal.wake()
+        return row
+
+    async def _signed(
+        self, row: dict[str, Any], file_type: str, base_url: str
+    ) -> tuple[str, dict[str, str]]:
+        expires = int(time.time() + GRANT_SECONDS)
+        if self._store.protocol == "s3":
+            return await run_in_threadpool(
+                self._store.signed_put,
+                row["file_name"],
+                row["size"],
+                row["sha256"],
+                int(GRANT_SECONDS),
+            )
+        claim = json.dumps([row["file_name"], row["sha256"], row["size"], expires]).encode()
+        mac = hmac.digest(self._secret, claim, "sha256")
+        token = base64.urlsafe_b64encode(mac + claim).decode().rstrip("=")
+        return f"{base_url}/storage/objects/{token}", {"content-length": str(row["size"])}
+
+    def claimed(self, token: str) -> tuple[str, str, int]:
+        """(name, SHA-256, size) that a URL of ours is good for."""
+        try:
+            data = base64.urlsafe_b64decode(token + "=" * (-len(token) % 4))
+        except ValueError:
+            data = b""
+        mac, claim = data[:32], data[32:]
+        if not hmac.compare_digest(mac, hmac.digest(self._secret, claim, "sha256")):
+            raise Forbidden("this upload URL was not signed here", "BAD_UPLOAD_URL")
+        name, sha256, size, expires = json.loads(claim)
+        if time.time() > expires:
+            raise Forbidden("this upload URL has expired; request another", "UPLOAD_URL_EXPIRED")
+        return str(name), str(sha256), int(size)
+
+    async def write(self, name: str, sha256: str, data: bytes) -> None:
+        """Create the object; it may be there already with the same bytes."""
+        found = hashlib.sha256(data).hexdigest()
+        if found != sha256:
+            raise Conflict(f"the bytes have SHA-256 {found}, promised was {sha256}", "OTHER_SHA256")
+        try:
+            await run_in_threadpool(self._store.write_bytes, name, data)
+        except AlreadyExists:
+            await self.check(wire.StoredFile(name=name, sha256=sha256, size=len(data)))
+
+    async def check(self, file: wire.StoredFile) -> None:
+        """Refuse an object that is not there, or is another than was promised."""
+        try:
+            size = await run_in_threadpool(self._store.size, file.name)
+            if size != file.size:
+                raise Conflict(
+                    f"{file.name!r} has {size} bytes, promised were {file.size}", "OTHER_SIZE"
+                )
+            data = await run_in_threadpool(self._store.read_bytes, file.name)
+        except NotFound:
+            raise Conflict(f"{file.name!r} was not uploaded", "NOT_UPLOADED") from None
+        found = hashlib.sha256(data).hexdigest()
+        if found != file.sha256:
+            raise Conflict(
+                f"{file.name!r} has SHA-256 {found}, promised was {file.sha256}", "OTHER_SHA256"
+            )
+
+    async def check_granted(self, files: list[wire.StoredFile], group: Group) -> None:
+        """Refuse files that no member of the group was granted, and such as differ."""
+        for file in files:
+            row = await self._pool.store.upload(file.name)
+            if row is None or row["group_id"] != group.group_id:
+                raise Conflict(f"{file.name!r} was not granted to this group", "NOT_GRANTED")
+            if (row["sha256"], row["size"]) != (file.sha256, file.size):
+                raise Conflict(f"{file.name!r} was granted for other bytes", "OTHER_BYTES")
+            await self.check(file)
+
+
+def check_template(template: str | None) -> None:
+    """Refuse a file name template that could lead elsewhere, or has unknown variables."""
+    if template is None:
+        return
+    unknown = set(re.findall(r"\$\{([^}]*)\}", template)) - VARIABLES
+    if unknown or "$" in re.sub(r"\$\{[A-Z_]+\}", "", template):
+        raise BadRequest(
+            f"file_name_template {template[:200]!r}: unknown variables "
+            f"{sorted(unknown)}; allowed are {sorted(VARIABLES)}",
+            "BAD_TEMPLATE",
+        )
+    filled = substitute(template, dict.fromkeys(VARIABLES, "x"))
+    if not all(_PART.fullmatch(part) for part in filled.split("/")):
+        raise BadRequest(
+            f"file_name_template {template[:200]!r}: allowed are names joined by single slashes, "
+            "of letters, digits and ._@+=,:- without a dot in front",
+            "BAD_TEMPLATE",
+        )
