@@ -1,6 +1,10 @@
 """Faults of weight broadcast; `retryable` says whether the same call may succeed later."""
 
+import errno
 from pathlib import Path
+
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""What a write says when there is no room for it."""
 
 
 class BroadcastError(Exception):
@@ -40,9 +44,9 @@ class NothingToPublish(BroadcastError):
 class VersionGone(BroadcastError):
     """The origin does not have the version, or no more."""
 
-    def __init__(self, stream: str, version: int):
+    def __init__(self, stream: str, path: str):
         super().__init__(
-            f"version {version} of {stream!r} is not at the origin (any more): ask for a newer one"
+            f"{path} of {stream!r} is not at the origin (any more): ask for a newer version"
         )
 
 

@@ -13,7 +13,13 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-from infra.broadcast.errors import NothingToPublish, VersionGoesBack, VersionTaken
+from infra.broadcast.errors import (
+    NO_ROOM,
+    DiskFull,
+    NothingToPublish,
+    VersionGoesBack,
+    VersionTaken,
+)
 from infra.broadcast.manifest import (
     MANIFEST_NAME,
     SHARD_BYTES,
@@ -66,7 +72,14 @@ class Origin:
                 return self._same(version, files, directory)
             if present and version < present[-1]:
                 raise VersionGoesBack(self.stream, version, present[-1])
-            self._write(version, files, directory)
+            try:
+                self._write(version, files, directory)
+            except OSError as error:
+                if error.errno not in NO_ROOM:
+                    raise
+                shutil.rmtree(self.root / f"{TEMP_PREFIX}{version}", ignore_errors=True)
+                size = sum(file.size for file in files)
+                raise DiskFull(self.root, size, str(error)) from error
             for old in self.versions()[: -self._keep]:
                 self._remove(old)
         return self._read(version)
