@@ -24,14 +24,17 @@ def test_each_stage_has_a_deployment():
     names = {deployment["entrypoint"].rpartition(":")[2] for deployment in DEPLOYMENTS}
     assert names == {
         "run", "nightly", "collect", "provision", "generate", "validate", "verify", "annotate",
-        "publish",
+        "publish", "rl_rounds",
     }  # fmt: skip
 
 
-def test_the_form_of_run_describes_every_field():
-    flow = load_flow_from_entrypoint(f"{ROOT / 'flows' / 'run.py'}:run")
+@pytest.mark.parametrize(
+    ("entrypoint", "config"), [("run.py:run", "RunConfig"), ("rl.py:rl_rounds", "RlConfig")]
+)
+def test_the_form_describes_every_field(entrypoint, config):
+    flow = load_flow_from_entrypoint(f"{ROOT / 'flows'}/{entrypoint}")
     definitions = flow.parameters.definitions
-    assert "RunConfig" in definitions
+    assert config in definitions
     for name, model in definitions.items():
         for field, schema in model.get("properties", {}).items():
             target = definitions.get(schema.get("$ref", "").rpartition("/")[2], schema)

@@ -2,7 +2,8 @@ import pytest
 
 from flows.config import RunConfig
 from flows.errors import BadConfig
-from flows.profiles import load_profile, profile_names
+from flows.profiles import load_config, load_profile, profile_names
+from flows.rl_config import RlConfig
 
 
 @pytest.mark.parametrize("name", profile_names())
@@ -11,8 +12,15 @@ def test_every_committed_profile_is_valid(name):
     assert RunConfig.model_validate(config.dump()) == config
 
 
+@pytest.mark.parametrize("name", profile_names(RlConfig))
+def test_every_committed_profile_of_rounds_is_valid(name):
+    config = load_config(RlConfig, name)
+    assert RlConfig.model_validate(config.dump()) == config
+
+
 def test_there_are_the_profiles_that_others_rely_on():
-    assert {"local", "smoke"} <= set(profile_names())
+    assert {"local", "smoke", "rl-tasks"} <= set(profile_names())
+    assert "rl-local" in profile_names(RlConfig)
 
 
 def test_set_changes_one_value_of_any_type_and_depth():

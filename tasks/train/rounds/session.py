@@ -13,7 +13,6 @@ from infra.broadcast import Origin, serving
 from infra.inference.prompts import ChatTokenizer
 from infra.models.registry import materialise
 from infra.pool import Job, JobResult, NodePool
-from infra.pool.ledger import Ledger
 from infra.storage import Store
 from infra.storage.errors import AlreadyExists
 from infra.storage.secret import shared_secret
@@ -100,7 +99,7 @@ def opened(
             folder=layout.folder,
             trained=lambda job: selection_path(run_dir, job.step).is_file(),
         )
-        standing = Standing(store, Ledger(store), layout.run.run_id)
+        standing = Standing(store, layout.run.run_id)
         intake = stack.enter_context(Intake(store, layout.run, pool, standing, run.trust, trusted))
 
         def to_job(asked: RolloutJob, attempt: int) -> Job:

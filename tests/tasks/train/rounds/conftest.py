@@ -5,14 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from data_contracts import publish as contract
-from data_contracts.ids import canonical_json, task_id
-from data_contracts.text import table_from_rows
-from infra.storage import RunLayout, Store, parquet_bytes
+from infra.storage import RunLayout, Store
 from tasks.generate.config import SamplingConfig
 from tasks.provision.config import ProvisionConfig
 from tasks.provision.local import local_pool
-from tasks.train.curriculum import KINDS
 from tasks.train.objective import LengthConfig, ObjectiveConfig
 from tasks.train.rollouts.config import TrustConfig
 from tasks.train.rounds.config import RoundsConfig
@@ -23,34 +19,12 @@ from tasks.train.rounds.session import Rounds, opened
 from tasks.train.rounds.tasks import TaskChoice, read_split
 from tasks.train.rounds.trainer_process import TrainerResources
 from tasks.train.trainer import TrainerConfig
-
-WORDS = 64
-
-
-def published_words(directory: Path) -> Path:
-    """A dataset directory as `publish` leaves it: words to spell backward."""
-    rows = {}
-    for task in KINDS[0].tasks(777, 2 * WORDS):
-        prompt = [{"role": "user", "content": task.prompt}]
-        identity = task_id(task.task_type, prompt, task.verification_info)
-        rows[identity] = {
-            "problem_id": identity,
-            "task_id": identity,
-            "task_type": task.task_type,
-            "prompt": prompt,
-            "verification_info": canonical_json(task.verification_info),
-            "avg_reward_x": 0.5,
-            "pass_rate_x": 0.5,
-            "n_x": 4,
-        }
-    table = table_from_rows([rows[key] for key in sorted(rows)[:WORDS]], contract.rl(["x"]))
-    Store(str(directory)).write_bytes("rl/train-00000-of-00001.parquet", parquet_bytes(table))
-    return directory
+from tests.bench.rl_tasks import write_split
 
 
 @pytest.fixture
 def words(tmp_path) -> Path:
-    return published_words(tmp_path / "words")
+    return write_split(tmp_path / "words", ["spell_backward"], 64)
 
 
 @pytest.fixture

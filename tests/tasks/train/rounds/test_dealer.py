@@ -7,14 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from infra.pool import Job, LocalPool
+from infra.pool import Job
 from tasks.generate.config import SamplingConfig
+from tasks.provision.config import ProvisionConfig
+from tasks.provision.local import local_pool
 from tasks.train.rollouts.errors import RolloutsRefused
 from tasks.train.rollouts.job import Group, RolloutJob
 from tasks.train.rounds.dealer import Dealer
 from tasks.train.rounds.errors import JobGivenUp
 
-NODE = [sys.executable, str(Path(__file__).parents[3] / "infra" / "pool" / "node.py")]
+NODE = [sys.executable, str(Path(__file__).parents[2] / "provision" / "node.py")]
 
 
 def asked(number: int) -> RolloutJob:
@@ -52,9 +54,9 @@ def collect(dealer, count, seconds=60.0):
     return found
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def pool():
-    with LocalPool(2, NODE) as made:
+    with local_pool(ProvisionConfig(nodes=2), command=NODE) as made:
         yield made
 
 
