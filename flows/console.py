@@ -42,6 +42,10 @@ def bad_usage_exits_2(command: Callable[P, R]) -> Callable[P, R]:
         from data_contracts.errors import ContractError
         from flows.errors import FlowError
         from infra.models.errors import ModelError
+        from infra.pool.agent.errors import AgentError
+        from infra.pool.errors import PoolError
+        from infra.pool.core.errors import CoreError
+        from infra.pool.errors import PoolError
         from infra.storage.errors import StorageError
         from tasks.collect.errors import CollectError
         from tasks.report.errors import ReportError
@@ -51,6 +55,10 @@ def bad_usage_exits_2(command: Callable[P, R]) -> Callable[P, R]:
             FlowError,
             ContractError,
             ModelError,
+            AgentError,
+            PoolError,
+            CoreError,
+            PoolError,
             StorageError,
             CollectError,
             ReportError,

@@ -394,8 +394,9 @@ class ResultRow(Shown):
 
     seq: int
     shard_id: str
-    state: Literal["submitted", "done", "failed"]
-    """submitted: a verdict is wanted; done: accepted; failed: given up."""
+    state: Literal["submitted", "done", "failed", "stopped"]
+    """submitted: a verdict is wanted; done: accepted; failed: given up; stopped: the task is not
+    scheduled any more (its `shard_id` is empty)."""
     group_id: str = ""
     node_ids: list[str] = Field(default_factory=list)
     """The group's members by rank, when it submitted."""

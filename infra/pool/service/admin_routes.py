@@ -64,7 +64,10 @@ def admin_routes(pool: Pool, gate: Gate, admission: Admission) -> APIRouter:
 
     @router.post("/tasks")
     async def create(body: wire.TaskRequest) -> wire.TaskAnswer:
-        """A new task."""
+        """A new task; the same one again is the one that is there."""
+        for known in pool.tasks.values():
+            if known.name == body.name and wire.TaskRequest(**_request(known)) == body:
+                return wire.TaskAnswer(task=task_view(pool, known.id))
         check_template(body.storage_config.file_name_template if body.storage_config else None)
         task = wire.TaskView(
             **dict(body), id=str(uuid.uuid4()), created_at=time.time_ns() // 1_000_000
@@ -123,14 +126,16 @@ def admin_routes(pool: Pool, gate: Gate, admission: Admission) -> APIRouter:
     ) -> wire.Results:
         """What became of shards since result `after`; waits for something new."""
         deadline = time.monotonic() + wait_seconds
-        while True:
-            _need(pool.tasks, task_id, "task")
-            await pool.journal.settled()
-            rows = await pool.store.results(task_id, after, MAX_RESULTS)
-            left = deadline - time.monotonic()
-            if rows or left <= 0:
-                return wire.Results(results=[wire.ResultRow.model_validate_json(r) for r in rows])
-            await pool.wait(f"task:{task_id}", left)
+        with pool.watch(f"task:{task_id}") as watch:
+            while True:
+                _need(pool.tasks, task_id, "task")
+                await pool.journal.settled()
+                found = await pool.store.results(task_id, after, MAX_RESULTS)
+                left = deadline - time.monotonic()
+                if found or left <= 0:
+                    rows = [wire.ResultRow.model_validate_json(text) for text in found]
+                    return wire.Results(results=rows)
+                await watch.wait(left)
 
     @router.post("/shards/{shard_id}/drop")
     async def drop(shard_id: str) -> wire.Done:
@@ -314,6 +319,7 @@ async def judge(pool: Pool, shard_id: str, verdict: wire.Verdict) -> None:
             verdict.hard,
             tuple(verdict.guilty),
             verdict.reason,
+            verdict.final,
         )
     )
     pool.record(
@@ -351,6 +357,10 @@ def _need(table: dict[str, Any], key: str, what: str) -> Any:
     return table[key]
 
 
+def _request(task: wire.TaskView) -> dict[str, Any]:
+    return {name: getattr(task, name) for name in wire.TaskRequest.model_fields}
+
+
 def _delete(pool: Pool, task_id: str) -> None:
     pool.decide(TaskDeleted(task_id))
     del pool.tasks[task_id]
@@ -368,13 +378,13 @@ async def _order(pool: Pool, node_id: str, kind: Literal["restart", "logs"]) -> 
     pool.orders.setdefault(node_id, []).append(order)
     pool.wake([node_id])
     deadline = time.monotonic() + ORDER_SECONDS
-    while order.order_id not in pool.order_answers:
-        left = deadline - time.monotonic()
-        if left <= 0:
-            remaining = [o for o in pool.orders.get(node_id, []) if o is not order]
-            pool.orders[node_id] = remaining
-            raise Unavailable(f"node {node_id} did not answer within {ORDER_SECONDS:g} s")
-        await pool.wait(f"order:{order.order_id}", left)
+    with pool.watch(f"order:{order.order_id}") as watch:
+        while order.order_id not in pool.order_answers:
+            left = deadline - time.monotonic()
+            if left <= 0:
+                pool.orders[node_id] = [o for o in pool.orders.get(node_id, []) if o is not order]
+                raise Unavailable(f"node {node_id} did not answer within {ORDER_SECONDS:g} s")
+            await watch.wait(left)
     return pool.order_answers.pop(order.order_id)
 
 

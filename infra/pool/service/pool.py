@@ -9,7 +9,8 @@ nodes report, who waits) is reported anew after a restart.
 import asyncio
 import time
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 from pydantic import BaseModel, ConfigDict
 
@@ -204,15 +205,29 @@ class Pool:
             for event in self._watched.get(name, ()):
                 event.set()
 
-    async def wait(self, name: str, seconds: float) -> None:
-        """Return when `wake` names this, or when the time is over."""
+    @contextmanager
+    def watch(self, name: str) -> Iterator["Watch"]:
+        """Watch what `wake` names; begun before one looks, so that nothing is missed."""
         event = asyncio.Event()
         self._watched[name].add(event)
         try:
-            await asyncio.wait_for(event.wait(), seconds)
-        except TimeoutError:
-            pass
+            yield Watch(event)
         finally:
             self._watched[name].discard(event)
             if not self._watched[name]:
                 del self._watched[name]
+
+
+class Watch:
+    """One who waits."""
+
+    def __init__(self, event: asyncio.Event) -> None:
+        self._event = event
+
+    async def wait(self, seconds: float) -> None:
+        """Return when something happened since the last wait, or the time is over."""
+        try:
+            await asyncio.wait_for(self._event.wait(), seconds)
+        except TimeoutError:
+            pass
+        self._event.clear()

@@ -14,8 +14,11 @@ from typing import Any
 from sqlalchemy import (
     BigInteger,
     Column,
+    ColumnElement,
+    Float,
     Index,
     MetaData,
+    Select,
     String,
     Table,
     Text,
@@ -63,9 +66,14 @@ UPLOADS = Table(
     Column("file_name", String(600), primary_key=True),
     Column("node_id", String(64), nullable=False),
     Column("group_id", String(200), nullable=False),
-    Column("task_id", String(200), nullable=False),
-    Column("text", Text, nullable=False),
-    Index("pool_uploads_of_node", "node_id", "group_id"),
+    Column("task_id", String(200), nullable=False, index=True),
+    Column("original", String(200), nullable=False),
+    Column("version", BigInteger, nullable=False),
+    Column("at", Float, nullable=False),
+    Column("sha256", String(64), nullable=False),
+    Column("size", BigInteger, nullable=False),
+    Index("pool_uploads_of_group", "node_id", "group_id", "original"),
+    Index("pool_uploads_by_time", "node_id", "at"),
 )
 RECORDS = Table(
     "pool_records",
@@ -78,6 +86,22 @@ RECORDS = Table(
 _FENCE = ("service", "epoch")
 
 
+@dataclass(frozen=True, slots=True)
+class Upload:
+    """What a node was granted: a row of the table."""
+
+    file_name: str
+    node_id: str
+    group_id: str
+    task_id: str
+    original: str
+    version: int
+    """Of the group."""
+    at: float
+    sha256: str
+    size: int
+
+
 @dataclass
 class Batch:
     """Changes that are committed together."""
@@ -86,7 +110,7 @@ class Batch:
     """(kind, key) -> JSON; None removes the row."""
     payloads: list[dict[str, str]] = field(default_factory=list)
     results: list[dict[str, Any]] = field(default_factory=list)
-    uploads: dict[str, dict[str, str]] = field(default_factory=dict)
+    uploads: list[dict[str, Any]] = field(default_factory=list)
     records: list[dict[str, Any]] = field(default_factory=list)
     dropped_tasks: list[str] = field(default_factory=list)
     """Tasks whose payloads and results go away."""
@@ -109,10 +133,6 @@ class PoolStore:
             index_elements=[ROWS.c.kind, ROWS.c.key], set_={"text": put.excluded.text}
         )
         self._put_payload = dialect.insert(PAYLOADS).on_conflict_do_nothing()
-        upload = dialect.insert(UPLOADS)
-        self._put_upload = upload.on_conflict_do_update(
-            index_elements=[UPLOADS.c.file_name], set_={"text": upload.excluded.text}
-        )
 
     async def open(self, epoch: str) -> list[tuple[str, str, str]]:
         """Make the tables, take the database over, and return all rows."""
@@ -148,7 +168,7 @@ class PoolStore:
             if batch.results:
                 await db.execute(insert(RESULTS), batch.results)
             if batch.uploads:
-                await db.execute(self._put_upload, list(batch.uploads.values()))
+                await db.execute(insert(UPLOADS), batch.uploads)
             if batch.records:
                 await db.execute(insert(RECORDS), batch.records)
             for task_id in batch.dropped_tasks:
@@ -194,23 +214,36 @@ class PoolStore:
 
     async def last_result(self) -> int:
         """The highest number of a result."""
-        async with self._engine.connect() as db:
-            return int((await db.execute(select(func.max(RESULTS.c.seq)))).scalar() or 0)
+        return await self._number(select(func.max(RESULTS.c.seq)))
 
-    async def upload(self, file_name: str) -> dict[str, Any] | None:
+    async def upload(self, file_name: str) -> Upload | None:
         """What was granted under a name."""
-        query = select(UPLOADS.c.text).where(UPLOADS.c.file_name == file_name)
-        async with self._engine.connect() as db:
-            text = (await db.execute(query)).scalar()
-        return None if text is None else json.loads(text)
+        return await self._upload(UPLOADS.c.file_name == file_name)
 
-    async def uploads(self, node_id: str, group_id: str | None = None) -> list[dict[str, Any]]:
-        """What a node was granted, in one group or in all."""
-        query = select(UPLOADS.c.text).where(UPLOADS.c.node_id == node_id)
-        if group_id is not None:
-            query = query.where(UPLOADS.c.group_id == group_id)
+    async def upload_named(self, node_id: str, group_id: str, original: str) -> Upload | None:
+        """What a node was granted under its own name, in one group."""
+        return await self._upload(_of(node_id, group_id) & (UPLOADS.c.original == original))
+
+    async def _upload(self, where: ColumnElement[bool]) -> Upload | None:
         async with self._engine.connect() as db:
-            return [json.loads(text) for text in (await db.execute(query)).scalars()]
+            row = (await db.execute(select(UPLOADS).where(where))).one_or_none()
+        return None if row is None else Upload(*row)
+
+    async def uploads_in(self, node_id: str, group_id: str, before: int | None = None) -> int:
+        """How many a node was granted in a group, or in its versions before one."""
+        where = _of(node_id, group_id)
+        if before is not None:
+            where &= UPLOADS.c.version < before
+        return await self._number(select(func.count()).select_from(UPLOADS).where(where))
+
+    async def uploads_since(self, node_id: str, at: float) -> int:
+        """How many a node was granted since a time."""
+        where = (UPLOADS.c.node_id == node_id) & (UPLOADS.c.at > at)
+        return await self._number(select(func.count()).select_from(UPLOADS).where(where))
+
+    async def _number(self, query: Select[Any]) -> int:
+        async with self._engine.connect() as db:
+            return int((await db.execute(query)).scalar() or 0)
 
     async def records(self) -> Sequence[tuple[int, str]]:
         """Records that wait for the ledger, in order."""
@@ -221,6 +254,10 @@ class PoolStore:
     async def close(self) -> None:
         """Close the connections."""
         await self._engine.dispose()
+
+
+def _of(node_id: str, group_id: str) -> ColumnElement[bool]:
+    return (UPLOADS.c.node_id == node_id) & (UPLOADS.c.group_id == group_id)
 
 
 def _engine(url: str) -> AsyncEngine:

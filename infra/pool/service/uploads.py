@@ -13,7 +13,7 @@ import hmac
 import json
 import re
 import time
-from typing import Any
+from dataclasses import asdict
 
 from fastapi.concurrency import run_in_threadpool
 
@@ -21,6 +21,7 @@ from infra.pool import wire
 from infra.pool.core.state import Group, Node
 from infra.pool.service.errors import BadRequest, Conflict, Forbidden, NotThere, TooLarge, TooMany
 from infra.pool.service.pool import Pool
+from infra.pool.service.store import Upload
 from infra.pool.service.view import substitute
 from infra.storage import Store
 from infra.storage.errors import AlreadyExists, NotFound
@@ -53,6 +54,8 @@ class Uploads:
         self._store = store
         self._secret = secret
         self._locks: dict[str, asyncio.Lock] = {}
+        self._names: set[str] = set()
+        """Names that are being granted."""
 
     async def grant(self, node: Node, ask: wire.UploadRequest, base_url: str) -> wire.UploadGrant:
         """Where the node may put an object; the same again for the same name in the same group."""
@@ -77,9 +80,8 @@ class Uploads:
         async with self._locks.setdefault(node.node_id, asyncio.Lock()):
             row = await self._row(node, ask, task, group, (rank, size))
         pool.upload_requests[ask.task_id, node.node_id] += 1
-        await pool.journal.settled()
-        url, headers = await self._signed(row, ask.file_type, base_url)
-        return wire.UploadGrant(signed_url=url, headers=headers, file_name=row["file_name"])
+        url, headers = await self._signed(row, base_url)
+        return wire.UploadGrant(signed_url=url, headers=headers, file_name=row.file_name)
 
     async def _row(
         self,
@@ -88,24 +90,20 @@ class Uploads:
         task: wire.TaskView,
         group: Group,
         place: tuple[int, int],
-    ) -> dict[str, Any]:
+    ) -> Upload:
         pool, now = self._pool, time.time()
-        await pool.journal.settled()
-        earlier = await pool.store.uploads(node.node_id)
-        for row in earlier:
-            if row["group_id"] == group.group_id and row["original"] == ask.file_name:
-                if (row["sha256"], row["size"]) != (ask.sha256, ask.file_size):
-                    raise Conflict(
-                        f"{ask.file_name!r} was granted for other bytes; choose another name",
-                        "OTHER_BYTES",
-                    )
-                return row
-        recent = [row["at"] for row in earlier if now - row["at"] < 3600.0]
-        if len(recent) >= pool.settings.uploads_per_hour:
-            raise TooMany(
-                f"{len(recent)} uploads within an hour", retry_after=3600.0 - (now - min(recent))
-            )
-        index = sum(row["group_id"] == group.group_id for row in earlier)
+        most = pool.settings.uploads_per_hour
+        known = await pool.store.upload_named(node.node_id, group.group_id, ask.file_name)
+        if known is not None:
+            if (known.sha256, known.size) != (ask.sha256, ask.file_size):
+                raise Conflict(
+                    f"{ask.file_name!r} was granted for other bytes; choose another name",
+                    "OTHER_BYTES",
+                )
+            return known
+        if await pool.store.uploads_since(node.node_id, now - 3600.0) >= most:
+            raise TooMany(f"more than {most} uploads within an hour", retry_after=60.0)
+        index = await pool.store.uploads_in(node.node_id, group.group_id)
         template = (task.storage_config and task.storage_config.file_name_template) or ""
         values = {
             "ORIGINAL_NAME": ask.file_name,
@@ -116,45 +114,43 @@ class Uploads:
             "CURRENT_FILE_INDEX": str(index),
             "TASK_ID": task.id,
         }
-        row = {
-            "file_name": f"{wire.UPLOADS}/{substitute(template or DEFAULT_TEMPLATE, values)}",
-            "node_id": node.node_id,
-            "group_id": group.group_id,
-            "version": group.version,
-            "task_id": task.id,
-            "original": ask.file_name,
-            "sha256": ask.sha256,
-            "size": ask.file_size,
-            "at": now,
-        }
-        taken = await pool.store.upload(row["file_name"])
-        if taken is not None:
+        name = f"{wire.UPLOADS}/{substitute(template or DEFAULT_TEMPLATE, values)}"
+        if name in self._names or await pool.store.upload(name) is not None:
             raise Conflict(
-                f"the name {row['file_name']!r} is taken; the task's file_name_template must tell "
-                "groups and files apart",
+                f"the name {name!r} is taken; the task's file_name_template must tell groups and "
+                "files apart",
                 "NAME_TAKEN",
             )
-        columns = {key: row[key] for key in ("file_name", "node_id", "group_id", "task_id")}
-        pool.journal.batch.uploads[row["file_name"]] = {**columns, "text": json.dumps(row)}
-        pool.journal.wake()
+        row = Upload(
+            file_name=name,
+            node_id=node.node_id,
+            group_id=group.group_id,
+            task_id=task.id,
+            original=ask.file_name,
+            version=group.version,
+            at=now,
+            sha256=ask.sha256,
+            size=ask.file_size,
+        )
+        self._names.add(name)
+        try:
+            pool.journal.batch.uploads.append(asdict(row))
+            pool.journal.wake()
+            await pool.journal.settled()
+        finally:
+            self._names.discard(name)
         return row
 
-    async def _signed(
-        self, row: dict[str, Any], file_type: str, base_url: str
-    ) -> tuple[str, dict[str, str]]:
-        expires = int(time.time() + GRANT_SECONDS)
+    async def _signed(self, row: Upload, base_url: str) -> tuple[str, dict[str, str]]:
         if self._store.protocol == "s3":
             return await run_in_threadpool(
-                self._store.signed_put,
-                row["file_name"],
-                row["size"],
-                row["sha256"],
-                int(GRANT_SECONDS),
+                self._store.signed_put, row.file_name, row.size, row.sha256, int(GRANT_SECONDS)
             )
-        claim = json.dumps([row["file_name"], row["sha256"], row["size"], expires]).encode()
+        expires = int(time.time() + GRANT_SECONDS)
+        claim = json.dumps([row.file_name, row.sha256, row.size, expires]).encode()
         mac = hmac.digest(self._secret, claim, "sha256")
         token = base64.urlsafe_b64encode(mac + claim).decode().rstrip("=")
-        return f"{base_url}/storage/objects/{token}", {"content-length": str(row["size"])}
+        return f"{base_url}/storage/objects/{token}", {"content-length": str(row.size)}
 
     def claimed(self, token: str) -> tuple[str, str, int]:
         """(name, SHA-256, size) that a URL of ours is good for."""
@@ -201,9 +197,9 @@ class Uploads:
         """Refuse files that no member of the group was granted, and such as differ."""
         for file in files:
             row = await self._pool.store.upload(file.name)
-            if row is None or row["group_id"] != group.group_id:
+            if row is None or row.group_id != group.group_id:
                 raise Conflict(f"{file.name!r} was not granted to this group", "NOT_GRANTED")
-            if (row["sha256"], row["size"]) != (file.sha256, file.size):
+            if (row.sha256, row.size) != (file.sha256, file.size):
                 raise Conflict(f"{file.name!r} was granted for other bytes", "OTHER_BYTES")
             await self.check(file)
 

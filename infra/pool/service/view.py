@@ -11,6 +11,7 @@ import re
 from collections.abc import Mapping
 
 from infra.pool import wire
+from infra.pool.core import leases
 from infra.pool.core.errors import BadTask
 from infra.pool.core.requirements import parse_topology
 from infra.pool.core.state import Group, Node, Task
@@ -70,7 +71,10 @@ def heartbeat_data(pool: Pool, node: Node, earlier_uploads: int) -> wire.Heartbe
     if group is not None:
         data.group = group_view(pool, group, node)
         data.current_task = assignment(pool, group, node, earlier_uploads)
-        data.shard_id = group.shard_id
+        shard = pool.state.shards.get(group.shard_id)
+        lease = leases.lease_of(shard, group.group_id) if shard else None
+        if lease is not None:
+            data.shard_id, data.leased_at = group.shard_id, lease.granted_at
     return data
 
 
