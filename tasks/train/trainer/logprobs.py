@@ -1,9 +1,9 @@
 """Log-probabilities of given tokens and entropies, without the logits of all rows at once.
 
-Per row, with z = logits / temperature and p = softmax(z):
+Per row, with z = logits / temperature, less its logsumexp, and p = exp(z):
 
-    logprob = z[target] - logsumexp(z)          d logprob / dz = onehot(target) - p
-    entropy = logsumexp(z) - sum p z            d entropy / dz = -p (z - sum p z)
+    logprob = z[target]        d logprob / d(logits / temperature) = onehot(target) - p
+    entropy = -sum p z         d entropy / d(logits / temperature) = -p (z + entropy)
 
 The head and the softmax run on `chunk` rows at a time, forward and again backward, so the memory is
 chunk * vocabulary instead of rows * vocabulary. Softmax in float32; the gradient of the head's
@@ -28,9 +28,9 @@ class _HeadLogprobs(torch.autograd.Function):
             part = slice(start, start + chunk)
             z = _logits(hidden[part], weight, inverse[part])
             lse[part] = torch.logsumexp(z, -1)
-            logprobs[part] = z.gather(1, targets[part, None])[:, 0] - lse[part]
-            p = (z - lse[part, None]).exp_()
-            entropy[part] = lse[part] - p.mul_(z).sum(-1)
+            z.sub_(lse[part, None])
+            logprobs[part] = z.gather(1, targets[part, None])[:, 0]
+            entropy[part] = z.exp().mul_(z).sum(-1).neg_()
         ctx.save_for_backward(hidden, weight, targets, inverse, lse, entropy)
         ctx.chunk = chunk
         ctx.set_materialize_grads(False)
@@ -51,9 +51,7 @@ class _HeadLogprobs(torch.autograd.Function):
             z = _logits(hidden[part], weight, inverse[part]).sub_(lse[part, None])
             p = z.exp()
             slope = -grad_logprobs[part, None]
-            if (
-                grad_entropy is not None
-            ):  # z - sum p z, with sum p z = -entropy now that z is normalised
+            if grad_entropy is not None:
                 slope = slope - grad_entropy[part, None] * (z + entropy[part, None])
             d = p.mul_(slope)
             d.scatter_add_(1, targets[part, None], grad_logprobs[part, None])
