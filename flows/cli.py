@@ -22,6 +22,7 @@ from flows.console import (
     err,
     out,
 )
+from flows.node_cli import node
 from flows.pool_cli import pool
 from flows.proof_cli import proof
 from flows.rl_cli import rl
@@ -33,6 +34,7 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
+app.add_typer(node)
 app.add_typer(pool)
 app.add_typer(proof)
 app.add_typer(validator)

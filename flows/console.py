@@ -43,7 +43,6 @@ def bad_usage_exits_2(command: Callable[P, R]) -> Callable[P, R]:
         from flows.errors import FlowError
         from infra.models.errors import ModelError
         from infra.pool.agent.errors import AgentError
-        from infra.pool.errors import PoolError
         from infra.pool.core.errors import CoreError
         from infra.pool.errors import PoolError
         from infra.storage.errors import StorageError
@@ -56,7 +55,6 @@ def bad_usage_exits_2(command: Callable[P, R]) -> Callable[P, R]:
             ContractError,
             ModelError,
             AgentError,
-            PoolError,
             CoreError,
             PoolError,
             StorageError,

@@ -37,6 +37,13 @@ class DamagedRun(FlowError):
         )
 
 
+class NodeEnded(FlowError):
+    """An agent that ended with a fault."""
+
+    def __init__(self, url: str, code: int):
+        super().__init__(f"the node's agent for {url} ended with code {code}; see the run's log")
+
+
 class NoRun(FlowError):
     """A run id that nothing is known of."""
 

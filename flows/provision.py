@@ -11,6 +11,9 @@ from prefect.artifacts import create_table_artifact
 
 from flows.collect import DEFAULT
 from flows.config import RunConfig
+from flows.nodes import pool_of
+from flows.runs import new_run_id
+from infra.storage import Store
 from tasks.provision.task import rehearse
 
 
@@ -24,7 +27,11 @@ def provision(config: RunConfig = DEFAULT) -> list[dict[str, Any]]:
     models = sorted(
         {use.model for phase in ("annotators", "teacher") for use in config.uses(phase)}
     )
-    nodes = rehearse(config.provision, models)
+    asked = config.provision
+    count = sum(own.nodes for own in asked.work_pools) or asked.node_count()
+    store = Store(config.storage.root)
+    with pool_of(asked, store, f"rehearsals/{new_run_id()}") as pool:
+        nodes = rehearse(pool, count, models)
     create_table_artifact(key="nodes", table=nodes, description="Nodes and their models")
     return nodes
 

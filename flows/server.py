@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import ExitStack
 from pathlib import Path
 from urllib.error import URLError
 from urllib.request import urlopen
@@ -18,9 +19,9 @@ import psutil
 from rich.console import Console
 
 from flows.errors import FlowError
+from flows.work_pools import WORK_POOL
 
 HOST = "127.0.0.1"
-WORK_POOL = "local"
 START_SECONDS = 300
 STOP_SECONDS = 15
 ROOT = Path(__file__).resolve().parent.parent
@@ -50,21 +51,20 @@ def start(port: int, err: Console) -> str:
         "DO_NOT_TRACK": "1",
     }
     started: list[int] = []
-    try:
+    with ExitStack() as undo:
+        undo.callback(stop)
         err.print("starting the server (the first time takes about a minute) ...")
         started.append(
             _spawn("server", ["server", "start", "--host", HOST, "--port", str(port)], env)
         )
         _write_state(started)
         _wait_for(port, started[0])
-        _prefect(["work-pool", "create", WORK_POOL, "--type", "process", "--overwrite"], env)
+        _run(["-m", "flows.work_pools"], env)
         err.print("deploying ...")
-        _prefect(["--no-prompt", "deploy", "--all"], env)
+        _run(["-m", "prefect", "--no-prompt", "deploy", "--all"], env)
         started.append(_spawn("worker", ["worker", "start", "--pool", WORK_POOL], env))
         _write_state(started)
-    except BaseException:
-        stop()
-        raise
+        undo.pop_all()
     return url
 
 
@@ -81,16 +81,12 @@ def stop() -> bool:
     return bool(processes)
 
 
-def _prefect(arguments: list[str], env: dict[str, str]) -> None:
+def _run(arguments: list[str], env: dict[str, str]) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "prefect", *arguments],
-        cwd=ROOT,
-        env=env,
-        capture_output=True,
-        text=True,
+        [sys.executable, *arguments], cwd=ROOT, env=env, capture_output=True, text=True
     )
     if done.returncode:
-        raise ServerError(f"prefect {' '.join(arguments)} failed:\n{done.stdout}{done.stderr}")
+        raise ServerError(f"python {' '.join(arguments)} failed:\n{done.stdout}{done.stderr}")
 
 
 def _spawn(name: str, arguments: list[str], env: dict[str, str]) -> int:

@@ -14,13 +14,13 @@ from typing import Generic, TypeVar
 from prefect.logging import get_run_logger
 
 from data_contracts.ids import model_slug
+from flows.nodes import pool_of
 from flows.runs import Run
 from infra.pool import NodePool
 from infra.storage import damaged, discard
 from tasks.generate.plan import Shard
 from tasks.generate.stage import Generator
 from tasks.generate.upload import make_reader
-from tasks.provision.local import local_pool
 from tasks.validate.stage import Validator
 from tasks.verify.cluster import dask_client
 from tasks.verify.stage import Scorer
@@ -52,7 +52,9 @@ class Session:
     def __init__(self, run: Run, stack: ExitStack):
         config, store, layout = run.config, run.store, run.layout
         self.run = run
-        self.pool = Once[NodePool](lambda: stack.enter_context(local_pool(config.provision)))
+        self.pool = Once[NodePool](
+            lambda: stack.enter_context(pool_of(config.provision, store, layout.root))
+        )
         self.reader = Once[Executor](lambda: stack.enter_context(make_reader()))
         self.client = Once(lambda: stack.enter_context(dask_client(config.verify)))
         self.validator = Once(lambda: Validator(store, layout, config.validation, self.pool()))

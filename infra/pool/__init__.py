@@ -1,17 +1,19 @@
 """Where stages get their engine processes: one interface, whatever the machines are."""
 
-from infra.pool.errors import JobFailed, NodeLost, PoolClosed, PoolError
-from infra.pool.local import LocalPool
-from infra.pool.protocol import Job, JobResult, NodePool, NodeStatus
+from infra.pool.errors import JobFailed, NoNodes, PoolClosed, PoolError
+from infra.pool.protocol import Check, Job, JobResult, NodePool, NodeStatus, Upload
+from infra.pool.remote import RemotePool
 
 __all__ = [
+    "Check",
     "Job",
     "JobFailed",
     "JobResult",
-    "LocalPool",
-    "NodeLost",
+    "NoNodes",
     "NodePool",
     "NodeStatus",
     "PoolClosed",
     "PoolError",
+    "RemotePool",
+    "Upload",
 ]

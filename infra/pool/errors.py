@@ -16,25 +16,18 @@ class PoolClosed(PoolError):
         )
 
 
-class NodeLost(PoolError):
-    """The nodes that had the job died, one after the other."""
+class NoNodes(PoolError):
+    """There is no node, and none will come."""
 
-    retryable = True
-
-    def __init__(self, job_id: str, attempts: int, tail: str):
-        super().__init__(
-            f"job {job_id}: {attempts} nodes in a row died while they had it. "
-            f"Last words of the last one: {tail or '(none)'}. "
-            "Give the nodes more memory, or make batches smaller"
-        )
+    def __init__(self, why: str):
+        super().__init__(f"the pool has no nodes: {why}")
 
 
 class JobFailed(PoolError):
-    """The node is fine, the job raised there."""
+    """The job failed again and again, on different nodes where there are some."""
 
-    def __init__(self, job_id: str, node_id: str, kind: str, message: str):
-        super().__init__(f"job {job_id} failed on node {node_id}: {kind}: {message}")
-        self.kind = kind
+    def __init__(self, job_id: str, reason: str):
+        super().__init__(f"job {job_id} failed: {reason}")
 
 
 class BrokenLedger(PoolError):
@@ -55,3 +48,23 @@ class LedgerTaken(PoolError):
             f"ledger {where}: entry {seq} was written by another process; a ledger has one writer, "
             "the pool's service where there is one. Stop the other, or report to it"
         )
+
+
+class PoolUnreachable(PoolError):
+    """The service does not answer, or says that it cannot now."""
+
+    retryable = True
+
+    def __init__(self, url: str, why: str):
+        super().__init__(
+            f"pool service {url}: {why[:300]}. Look whether it runs (GET /health) and whether this "
+            "machine reaches it"
+        )
+
+
+class RequestRefused(PoolError):
+    """The service does not do what was asked of it."""
+
+    def __init__(self, method: str, path: str, status: int, code: str, why: str):
+        super().__init__(f"{method} {path} was refused with {status} {code}: {why[:500]}")
+        self.status, self.code = status, code

@@ -2,10 +2,11 @@
 
 A stage submits jobs and waits for their results; it never sees how many nodes there are, nor which
 one takes a job. Invariants: a job that was submitted ends in a result or an exception, exactly
-once; a job whose node dies is given to another one; a payload is JSON and names files by URI, so
-that it can go to another machine.
+once; a job whose node dies is given to another one, and so is a job whose result its check refuses;
+a payload is JSON and names files by URI, so that it can go to another machine.
 """
 
+from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
 from types import TracebackType
@@ -22,6 +23,20 @@ class Job:
     payload: dict[str, Any]
     priority: int = 0
     """Jobs with a lower number go first; equal ones in the order of submission."""
+    stranger: bool = False
+    """A node that joined by itself may do it, because its result is checked."""
+    like: str = ""
+    """Jobs of one kind that are alike in this take about the same time, for example the model."""
+
+
+@dataclass(frozen=True)
+class Upload:
+    """A file that a node made; untrusted, but its bytes are what the pool says."""
+
+    path: str
+    """Below the root of the run's store."""
+    sha256: str
+    size: int
 
 
 @dataclass(frozen=True)
@@ -33,27 +48,31 @@ class JobResult:
     """The public key of the node that held the job, as the pool knows it."""
     output: dict[str, Any]
     seconds: float
+    files: tuple[Upload, ...] = ()
+
+
+Check = Callable[[JobResult], None]
+"""Looks at a result before it counts, in a thread of the pool. An exception whose class says
+`retryable` refuses the result; any other ends the job."""
 
 
 @dataclass(frozen=True)
 class NodeStatus:
     """A node as the pool sees it."""
 
-    name: str
-    """Its place in the pool; a node that replaces another one takes its place."""
     node_id: str
-    """Its public key, 64 hex digits; empty until it has said it."""
+    """Its public key, 64 hex digits."""
     state: str
-    """`starting`, `idle`, `busy` or `dead`."""
-    jobs_done: int
-    restarts: int
+    """A state of infra.pool.core.state.NodeState."""
+    grouped: bool
+    """It works for a task."""
 
 
 class NodePool(Protocol):
     """Nodes that take jobs."""
 
-    def submit(self, job: Job) -> "Future[JobResult]":
-        """Queue a job; the future raises JobFailed, NodeLost or PoolClosed."""
+    def submit(self, job: Job, check: Check | None = None) -> "Future[JobResult]":
+        """Queue a job; the future raises JobFailed, NodeLost, PoolClosed or what `check` raised."""
         ...
 
     def nodes(self) -> list[NodeStatus]:
@@ -61,7 +80,7 @@ class NodePool(Protocol):
         ...
 
     def distrust(self, node_id: str) -> None:
-        """Take a node that was caught at a lie out of service as it is, after its present job."""
+        """Exclude a node that was caught at a lie for good."""
         ...
 
     def close(self) -> None:

@@ -39,9 +39,10 @@ Open: GET /health, /epoch, /docs, /api-docs/openapi.json. Errors are `{"success"
 "code"}` with 400, 401, 403, 404, 408, 409, 413, 429 (with Retry-After) or 503.
 """
 
+import json
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
 
 from infra.pool.challenge import Challenge, Opening
 
@@ -55,7 +56,15 @@ Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 ShortText = Annotated[str, StringConstraints(max_length=200)]
 Id = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:+=-]{0,199}$")]
 Finite = Annotated[float, Field(allow_inf_nan=False)]
-Base64 = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9+/]*={0,2}$")]
+
+
+def _sendable(found: dict[str, Any]) -> dict[str, Any]:
+    """Refuse what is no JSON elsewhere: NaN, infinities, half surrogate pairs."""
+    json.dumps(found, allow_nan=False, ensure_ascii=False).encode()
+    return found
+
+
+JsonObject = Annotated[dict[str, Any], AfterValidator(_sendable)]
 
 
 class Said(BaseModel):
@@ -181,7 +190,7 @@ class ChallengeAnswer(Said):
 class CanaryResult(Said):
     """What the node made of the canary shard."""
 
-    output: dict[str, Any]
+    output: JsonObject
 
 
 class Admission(Answer):
@@ -358,7 +367,7 @@ class ShardResult(Said):
     """Body of POST /shards/{shard_id}/result; the service looks at the objects themselves."""
 
     group_id: Id
-    output: dict[str, Any] = Field(default_factory=dict)
+    output: JsonObject = Field(default_factory=dict)
     files: list[StoredFile] = Field(default_factory=list, max_length=64)
     seconds: float = Field(default=0.0, ge=0, allow_inf_nan=False)
 
@@ -376,7 +385,7 @@ class NewShard(Said):
     """One piece of work of a task."""
 
     shard_id: Id
-    payload: dict[str, Any] = Field(default_factory=dict)
+    payload: JsonObject = Field(default_factory=dict)
     kind: ShortText = ""
     """Shards of one kind take about the same time."""
     priority: int = Field(default=0, ge=-1_000_000, le=1_000_000)
@@ -425,7 +434,7 @@ class Verdict(Said):
     """Guilty nodes are banned; else it is counted."""
     guilty: list[NodeId] = Field(default_factory=list, max_length=64)
     reason: str = Field(default="", max_length=2000)
-    evidence: dict[str, Any] = Field(default_factory=dict)
+    evidence: JsonObject = Field(default_factory=dict)
     """What a slash in the ledger stands on."""
 
 
@@ -513,6 +522,8 @@ class TaskRequest(Said):
     """Its work is shards that are added to it; else it runs until it is deleted."""
     trusted: bool = False
     """For nodes only that joined with an invite for trusted ones."""
+    owner_seconds: float = Field(default=0.0, ge=0, allow_inf_nan=False)
+    """Deleted when nobody has asked for its results for so long; 0: kept."""
 
 
 class TaskView(TaskRequest):

@@ -52,16 +52,14 @@ class PromptBook:
         return self._ids[task_id]
 
 
-def generate_job(
-    store: Store, layout: RunLayout, shard: Shard, use: ModelUse, revision: str, book: PromptBook
-) -> Job:
+def generate_job(shard: Shard, use: ModelUse, revision: str, book: PromptBook) -> Job:
     """What a node gets to know of a shard."""
     return Job(
         job_id=f"generate-{shard.shard_id}",
         kind="generate",
+        stranger=True,
+        like=shard.model,
         payload={
-            "root": store.root,
-            "upload": f"{layout.upload(model_slug(shard.model), shard.shard_id)}.parquet",
             "model": shard.model,
             "revision": revision,
             "sampling": use.sampling.as_dict(),
@@ -94,8 +92,7 @@ def ingest(
 ) -> Manifest:
     """Check a node's upload and commit it as the shard's traces."""
     slug = model_slug(shard.model)
-    path = f"{layout.upload(slug, shard.shard_id)}.parquet"
-    claims = _claims(store, path, shard, result, reader)
+    claims = _claims(store, shard, result, reader)
     rows, bad = [], []
     for planned in shard.rows:
         claim = claims[planned["trace_id"]]
@@ -137,7 +134,8 @@ def ingest(
             "status": _tally(good.column("status").to_pylist()),
         },
     )
-    store.delete(path)
+    for file in result.files:
+        store.delete(file.path)
     return manifest
 
 
@@ -173,15 +171,18 @@ def completion_text(
 
 
 def _claims(
-    store: Store, path: str, shard: Shard, result: JobResult, reader: Executor
+    store: Store, shard: Shard, result: JobResult, reader: Executor
 ) -> dict[str, dict[str, Any]]:
     def refuse(problem: str) -> UploadRejected:
         return UploadRejected(shard.shard_id, result.node_id, problem)
 
-    data = store.read_bytes(path)
-    if len(data) > upload.MAX_FILE_BYTES:
-        raise refuse(f"it has {len(data)} bytes, allowed are {upload.MAX_FILE_BYTES}")
-    if hashlib.sha256(data).hexdigest() != result.output.get("sha256"):
+    if len(result.files) != 1:
+        raise refuse(f"it has {len(result.files)} files, one is wanted")
+    file = result.files[0]
+    if file.size > upload.MAX_FILE_BYTES:
+        raise refuse(f"it has {file.size} bytes, allowed are {upload.MAX_FILE_BYTES}")
+    data = store.read_bytes(file.path)
+    if hashlib.sha256(data).hexdigest() != file.sha256:
         raise refuse("its sha256 is not the one that the node reported")
     try:
         stream, problem = reader.submit(upload.read_upload, data, len(shard.rows)).result()

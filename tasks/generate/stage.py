@@ -7,7 +7,7 @@ from data_contracts.ids import model_slug
 from data_contracts.plan import SCHEMA as PLAN_SCHEMA
 from infra.inference.prompts import ChatTokenizer
 from infra.models.registry import materialise, revision
-from infra.pool import NodePool
+from infra.pool import JobResult, NodePool
 from infra.storage import Manifest, RunLayout, Store, commit_table, read_manifest, read_table
 from infra.storage.reconcile import StageCount
 from tasks.generate.config import ModelUse
@@ -85,18 +85,15 @@ class Generator:
         if done is not None:
             return done
         use, model = self._uses[shard.model], shard.model
-        job = generate_job(
-            self.store, self.layout, shard, use, self._revisions[model], self._books[model]
-        )
-        result = self._pool.submit(job).result()
-        return ingest(
-            self.store,
-            self.layout,
-            shard,
-            use,
-            self._revisions[model],
-            self._books[model],
-            result,
-            self._reader,
-            producer=PRODUCER,
-        )
+        revision, book = self._revisions[model], self._books[model]
+        taken: list[Manifest] = []
+
+        def take_in(result: JobResult) -> None:
+            manifest = ingest(
+                self.store, self.layout, shard, use, revision, book, result, self._reader,
+                producer=PRODUCER,
+            )  # fmt: skip
+            taken.append(manifest)
+
+        self._pool.submit(generate_job(shard, use, revision, book), take_in).result()
+        return taken[-1]

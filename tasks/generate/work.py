@@ -1,12 +1,12 @@
-"""A node's side of generate: decode the planned batches, prove and sign them, upload one file.
+"""A node's side of generate: decode the planned batches, prove and sign them, write one file.
 
 Invariants: the node sees prompt ids, sampling, seeds and trace ids, never a task's answer; it
-writes one file below `uploads/`; proofs are made from the hidden states while they pass, 32 rows at
+writes one file, which its agent uploads; proofs are made from the hidden states while they pass, 32 rows at
 a time, and nothing of the states is kept; what the node answers for is signed with its own key.
 """
 
-import hashlib
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from torch import Tensor
@@ -14,7 +14,6 @@ from torch import Tensor
 from data_contracts.ids import canonical_json
 from data_contracts.text import table_from_rows
 from infra.inference.protocol import PROOF_ROWS, Completion, Engine, Request, SamplingParams
-from infra.storage import Store
 from infra.storage.parquet import parquet_bytes
 from tasks.generate import upload
 from toploc.build import prove
@@ -42,9 +41,9 @@ class ProofSink:
 
 
 def generate_shard(
-    payload: dict[str, Any], engine_of: Callable[[str], Engine], key: SigningKey
+    payload: dict[str, Any], engine_of: Callable[[str], Engine], out: Path, key: SigningKey
 ) -> dict[str, Any]:
-    """Generate one shard and upload it; returns its sha256, rows and output tokens."""
+    """Generate one shard into a file in `out`; returns its rows and output tokens."""
     engine = engine_of(payload["model"])
     if engine.revision != payload["revision"]:
         raise ValueError(
@@ -63,9 +62,8 @@ def generate_shard(
             for request, completion in zip(requests, completions, strict=True)
         ]
     data = parquet_bytes(table_from_rows(rows, upload.SCHEMA))
-    Store(payload["root"]).write_bytes(payload["upload"], data, overwrite=True)
+    (out / "traces.parquet").write_bytes(data)
     return {
-        "sha256": hashlib.sha256(data).hexdigest(),
         "rows": len(rows),
         "tokens": sum(len(row["output_ids"]) for row in rows),
     }

@@ -1,10 +1,9 @@
-"""The process that is one local node: `python -m tasks.provision.worker`.
+"""The process of a node that does the jobs: `python -m tasks.provision.worker`.
 
-Says its node id in a first JSON line, then reads one JSON job per line from stdin and answers with
-one JSON line each, on what was stdout at the start; everything that libraries print goes to stderr.
-Ends when stdin closes, also in the middle of a job, so that it never outlives its pool. It loads a
-model with the first job that needs it. Its key is made here, lives in this process alone and ends
-with it: a worker that replaces a dead one is another node.
+Speaks the protocol of infra/pool/agent/worker.py on what was stdout at the start; everything that
+libraries print goes to stderr. Ends when stdin closes, also in the middle of a job, so that it
+never outlives its agent. It loads a model with the first job that needs it, and signs what it makes
+with the node's key, which lies in the file that TRACEMILL_NODE_KEY names.
 """
 
 import json
@@ -16,12 +15,14 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import psutil
 
 from infra.inference import load_engine
 from infra.inference.protocol import Engine
+from infra.pool.agent.identity import NODE_KEY, load_key
 from tasks.generate.work import generate_shard
 from tasks.train.rollouts.check import RolloutCheck
 from tasks.train.rollouts.policy import Policies
@@ -34,7 +35,9 @@ RESIDENT_MODELS = 4
 
 MAX_ERROR_CHARS = 2000
 
-Work = Callable[[dict[str, Any], Callable[[str], Engine]], dict[str, Any]]
+Output = dict[str, Any]
+Work = Callable[[dict[str, Any], Callable[[str], Engine], Path], Output]
+"""(payload, engine of a model, directory for what is to be uploaded) -> output."""
 
 
 def load_models(payload: dict[str, Any], engine_of: Callable[[str], Engine]) -> dict[str, Any]:
@@ -48,12 +51,16 @@ def works(key: SigningKey) -> dict[str, Work]:
     """What a node can do, by the kind of the job."""
     policies = Policies()
     return {
-        "check_rollouts": RolloutCheck(policies),
+        "check_rollouts": _uploads_nothing(RolloutCheck(policies)),
         "generate": partial(generate_shard, key=key),
-        "load": load_models,
-        "rollouts": RolloutWork(key, policies),
-        "validate": validate_shard,
+        "load": _uploads_nothing(load_models),
+        "rollouts": _uploads_nothing(RolloutWork(key, policies)),
+        "validate": _uploads_nothing(validate_shard),
     }
+
+
+def _uploads_nothing(work: Callable[[dict[str, Any], Callable[[str], Engine]], Output]) -> Work:
+    return lambda payload, engine_of, out: work(payload, engine_of)
 
 
 class Engines:
@@ -79,14 +86,19 @@ def answer(
     """Run one job; an exception becomes an answer, because the node itself is fine."""
     started = time.perf_counter()
     try:
-        output = work[job["kind"]](job["payload"], engines)
+        output = work[job["kind"]](job["payload"], engines, Path(job["out"]))
     except Exception as error:
         return {
             "job_id": job["job_id"],
             "error_kind": type(error).__name__,
             "error": str(error)[:MAX_ERROR_CHARS],
         }
-    return {"job_id": job["job_id"], "output": output, "seconds": time.perf_counter() - started}
+    return {
+        "job_id": job["job_id"],
+        "output": output,
+        "seconds": time.perf_counter() - started,
+        "files": sorted(path.name for path in Path(job["out"]).iterdir()),
+    }
 
 
 def main() -> None:
@@ -107,7 +119,7 @@ def main() -> None:
         replies.write(json.dumps(line).encode() + b"\n")
         replies.flush()
 
-    key = SigningKey.generate()
+    key = load_key(Path(os.environ[NODE_KEY]))
     send({"node_id": key.node_id})
     work = works(key)
     engines = Engines(int(os.environ.get("TRACEMILL_ENGINE_THREADS", "1")))

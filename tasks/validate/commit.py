@@ -32,6 +32,7 @@ def validate_job(
     return Job(
         job_id=f"validate-{shard.shard_id}",
         kind="validate",
+        like=shard.model,
         payload={
             "root": store.root,
             "traces": layout.traces(model_slug(shard.model), shard.shard_id),

@@ -12,6 +12,7 @@ Prints one JSON line: metric `run_vs_plain_loop`, ratio = plain / run (above 1: 
 """
 
 import argparse
+import hashlib
 import json
 import multiprocessing
 import shutil
@@ -31,7 +32,7 @@ from flows.run import answer_tasks
 from flows.runs import Run, code_version, find_run, open_run
 from flows.session import Session, session
 from infra.inference import load_engine
-from infra.pool import Job, JobResult
+from infra.pool import Check, Job, JobResult, Upload
 from infra.reaper import watch_this_process
 from infra.storage import read_manifest, read_table
 from tasks.annotate.select import select_for_teacher
@@ -102,9 +103,10 @@ _worker: dict[str, Any] = {}
 
 
 class InlinePool:
-    """The plain loop's node: the job runs here and now."""
+    """The plain loop's node: the job runs here and now; its files stay where it wrote them."""
 
-    def __init__(self) -> None:
+    def __init__(self, run: Run) -> None:
+        self._store, self._uploads = run.store, f"{run.layout.root}/uploads"
         self._engines: dict[str, Any] = {}
         self._key = SigningKey.generate()
 
@@ -113,16 +115,27 @@ class InlinePool:
             self._engines[model] = load_engine(model)
         return self._engines[model]
 
-    def submit(self, job: Job) -> "Future[JobResult]":
-        reply = answer(
-            {"job_id": job.job_id, "kind": job.kind, "payload": job.payload},
-            works(self._key),
-            self.engine,
+    def submit(self, job: Job, check: Check | None = None) -> "Future[JobResult]":
+        place = f"{self._uploads}/{self._key.node_id}"
+        out = self._store.local_path(place)
+        assert out is not None
+        out.mkdir(parents=True, exist_ok=True)
+        message = {
+            "job_id": job.job_id, "kind": job.kind, "payload": job.payload, "out": str(out),
+        }  # fmt: skip
+        reply = answer(message, works(self._key), self.engine)
+        files = tuple(
+            Upload(f"{place}/{name}", hashlib.sha256(data).hexdigest(), len(data))
+            for name in reply["files"]
+            for data in [(out / name).read_bytes()]
         )
+        result = JobResult(
+            job.job_id, self._key.node_id, reply["output"], reply["seconds"], files
+        )
+        if check is not None:
+            check(result)
         future: Future[JobResult] = Future()
-        future.set_result(
-            JobResult(job.job_id, self._key.node_id, reply["output"], reply["seconds"])
-        )
+        future.set_result(result)
         return future
 
 
@@ -142,7 +155,8 @@ def start_worker(root: str, run_id: str) -> None:
     import torch
 
     torch.set_num_threads(1)
-    run, pool = find_run(root, run_id), InlinePool()
+    run = find_run(root, run_id)
+    pool = InlinePool(run)
     _worker.update(run=run, pool=pool, calls=InlineCalls())
     for model in models_of(run.config):
         pool.engine(model)

@@ -24,7 +24,7 @@ def test_each_stage_has_a_deployment():
     names = {deployment["entrypoint"].rpartition(":")[2] for deployment in DEPLOYMENTS}
     assert names == {
         "run", "nightly", "collect", "provision", "generate", "validate", "verify", "annotate",
-        "publish", "rl_rounds",
+        "publish", "rl_rounds", "serve_node",
     }  # fmt: skip
 
 

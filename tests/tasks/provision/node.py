@@ -1,5 +1,6 @@
-"""A node that does what its jobs say; it speaks the line protocol of LocalPool."""
+"""A worker that does what its jobs say; it speaks the protocol of infra/pool/agent/worker.py."""
 
+import hashlib
 import json
 import os
 import sys
@@ -8,7 +9,7 @@ import time
 from pathlib import Path
 
 
-def work(payload: dict) -> dict:
+def work(payload: dict, out: str) -> dict:
     if "die_until" in payload:
         mark = Path(payload["die_until"])
         tries = len(mark.read_text()) if mark.exists() else 0
@@ -22,6 +23,8 @@ def work(payload: dict) -> dict:
     time.sleep(payload.get("sleep", 0))
     if "raise" in payload:
         raise ValueError(payload["raise"])
+    if "write" in payload:
+        (Path(out) / "made.txt").write_text(payload["write"])
     return {"pid": os.getpid()} | payload.get("echo", {})
 
 
@@ -36,14 +39,15 @@ def main() -> None:
         os._exit(0)
 
     threading.Thread(target=read, daemon=True).start()
-    # It signs nothing, so 32 bytes that may be a public key will do.
-    node_id = os.environ.get("NODE_SAYS", os.urandom(31).hex() + "00")
-    print(json.dumps({"node_id": node_id}), flush=True)
+    secret = Path(os.environ["TRACEMILL_NODE_KEY"]).read_bytes()
+    # It signs nothing, so it need not know its public key.
+    print(json.dumps({"node_id": hashlib.sha256(secret).hexdigest()}), flush=True)
     while True:
         ready.acquire()
         job = json.loads(jobs.pop(0))
         try:
-            reply = {"output": work(job["payload"]), "seconds": 0.1}
+            output = work(job["payload"], job["out"])
+            reply = {"output": output, "seconds": 0.1, "files": os.listdir(job["out"])}
         except ValueError as error:
             reply = {"error_kind": "ValueError", "error": str(error)}
         print(json.dumps(reply), flush=True)

@@ -1,0 +1,65 @@
+"""A node's way into the pool: it registers, proves its compute, and does the canary shard."""
+
+import shutil
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from infra.pool.agent.cuda import devices
+from infra.pool.agent.errors import NotAdmitted
+from infra.pool.agent.worker import Worker
+from infra.pool.challenge import Work
+from infra.pool.client import PoolClient
+from infra.pool.wire import (
+    Admission,
+    CanaryResult,
+    CanaryWork,
+    ChallengeAnswer,
+    ChallengeCommit,
+    ChallengeOffer,
+    ChallengeReveal,
+    RegisterRequest,
+    Registration,
+)
+
+
+def join(
+    client: PoolClient, request: RegisterRequest, worker_for: Callable[[str], Worker]
+) -> Registration:
+    """Register and prove; NotAdmitted says why not. `worker_for` starts the worker of an image."""
+    registration = client.call("PUT", "/nodes", request, Registration)
+    if registration.challenge:
+        admission = prove(client)
+        if admission.canary is not None:
+            admission = do_canary(client, admission.canary, worker_for(admission.canary.image))
+        if not admission.passed:
+            raise NotAdmitted(f"the pool does not admit this node: {admission.reason}")
+    return registration
+
+
+def prove(client: PoolClient) -> Admission:
+    """Answer the proof of compute."""
+    computing = devices()
+    offer = client.call("POST", "/nodes/challenge", answer=ChallengeOffer)
+    work = Work(offer.challenge, computing)
+    commit = ChallengeCommit(challenge_id=offer.challenge_id, root=work.root)
+    reveal = client.call("POST", "/nodes/challenge/commit", commit, ChallengeReveal)
+    opened = ChallengeAnswer(challenge_id=offer.challenge_id, openings=work.open(reveal.rows))
+    return client.call("POST", "/nodes/challenge/answer", opened, Admission)
+
+
+def do_canary(client: PoolClient, canary: CanaryWork, worker: Worker) -> Admission:
+    """Do a shard whose result the pool knows."""
+    out = Path(tempfile.mkdtemp(prefix="tracemill-canary-"))
+    try:
+        worker.meet()
+        answer = worker.ask(
+            canary.payload | {"job_id": canary.shard_id, "out": str(out)}, lambda share: None
+        )
+    finally:
+        worker.stop()
+        shutil.rmtree(out, ignore_errors=True)
+    if "output" not in answer:
+        raise NotAdmitted(f"the canary shard failed here: {str(answer.get('error'))[:300]}")
+    result = CanaryResult(output=answer["output"])
+    return client.call("POST", "/nodes/canary", result, Admission)

@@ -1,0 +1,227 @@
+"""The agent's loop: one heartbeat after the other, each held by the pool until there is news.
+
+What to do comes with the heartbeats alone and is the same until it changes, so a lost answer costs
+nothing. Invariants: at most one task runs, in one place of one group; when the agent ends, however,
+nothing that it started lives on (infra/reaper.py for kill -9). SIGTERM lets it finish its shard and
+leave; the second one, or SIGHUP, ends it at once.
+"""
+
+import logging
+import signal
+import threading
+import time
+from pathlib import Path
+
+from infra.pool.agent import machine
+from infra.pool.agent.admission import join
+from infra.pool.agent.config import AgentConfig
+from infra.pool.agent.errors import NotAdmitted
+from infra.pool.agent.launch import Launcher
+from infra.pool.agent.shards import Lease, Place, ShardRunner
+from infra.pool.agent.standing import StandingRunner
+from infra.pool.client import PoolClient
+from infra.pool.errors import PoolError, PoolUnreachable, RequestRefused
+from infra.pool.wire import (
+    Assignment,
+    Heartbeat,
+    HeartbeatAnswer,
+    HeartbeatData,
+    Order,
+    OrderAnswer,
+    RegisterRequest,
+)
+from infra.reaper import AGENT, end_marked
+
+log = logging.getLogger("tracemill.agent")
+
+LOG_CHARS = 16_000
+OUT = ("NODE_EXCLUDED",)
+PAUSE = 1.0
+
+
+class Agent:
+    """One node of one pool."""
+
+    def __init__(
+        self,
+        client: PoolClient,
+        node_id: str,
+        config: AgentConfig,
+        launcher: Launcher,
+        work_dir: Path,
+        mark: str,
+        version: str,
+    ):
+        self._client, self._node_id, self._config = client, node_id, config
+        self._launcher, self._work_dir = launcher, work_dir
+        self._mark, self._version = mark, version
+        self._runner: ShardRunner | StandingRunner | None = None
+        self._assignment: Assignment | None = None
+        self._data = HeartbeatData()
+        self._etag = ""
+        self._every = 10.0
+        self._measured_at = float("-inf")
+        self._leaving = False
+        self._idle_since = time.monotonic()
+
+    def run(self) -> None:
+        """Until the node has left, is excluded, or is idle for too long."""
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, self._on_signal)
+        try:
+            self._join()
+            while not self._finished():
+                self._turn()
+            self._say_gone()
+        finally:
+            self._stop_runner()
+            end_marked(AGENT, self._mark)
+
+    def _on_signal(self, number: int, frame: object) -> None:
+        if self._leaving or number == signal.SIGHUP:
+            raise SystemExit(128 + number)
+        self._leaving = True
+        # A held heartbeat would keep the leave waiting.
+        threading.Thread(target=self._leave, daemon=True).start()
+
+    def _say_gone(self) -> None:
+        try:
+            self._client.call("POST", "/nodes/gone", patience=2.0)
+        except PoolError as error:
+            log.warning("%s", error)
+
+    def _leave(self) -> None:
+        try:
+            self._client.call("POST", "/nodes/leave")
+        except PoolError as error:
+            log.warning("%s", error)
+
+    def _join(self) -> None:
+        config = self._config
+        request = RegisterRequest(
+            id=self._node_id,
+            invite=config.invite,
+            ip_address=config.ip_address,
+            port=config.port,
+            compute_specs=machine.specs(self._work_dir),
+            worker_p2p_id=config.p2p_id,
+            models=list(config.models),
+            version=self._version,
+        )
+        registration = join(self._client, request, self._launcher.canary)
+        self._every, self._etag = registration.heartbeat_seconds, ""
+        log.info("node %s is admitted", self._node_id)
+
+    def _finished(self) -> bool:
+        data = self._data
+        if data.group is not None:
+            self._idle_since = time.monotonic()
+        elif self._leaving or data.leaving:
+            return True
+        idle = time.monotonic() - self._idle_since
+        return 0 < self._config.idle_seconds < idle
+
+    def _turn(self) -> None:
+        """One heartbeat, and what follows from its answer."""
+        try:
+            answer = self._beat(self._every)
+        except PoolUnreachable as error:
+            log.warning("%s", error)
+            if self._leaving:
+                self._data = HeartbeatData()
+            return
+        except RequestRefused as error:
+            self._refused(error)
+            return
+        self._etag, self._data = answer.etag, answer.data
+        for order in answer.data.orders:
+            self._obey(order)
+        if answer.data.register_again:
+            self._stop_runner()
+            self._join()
+        else:
+            self._follow(answer.data)
+
+    def _refused(self, error: RequestRefused) -> None:
+        if error.code == "UNKNOWN_NODE":
+            self._stop_runner()
+            self._join()
+        elif error.code in OUT:
+            raise NotAdmitted(str(error)) from error
+        else:
+            log.warning("%s", error)
+            time.sleep(PAUSE)
+
+    def _beat(self, wait: float) -> HeartbeatAnswer:
+        runner, data = self._runner, self._data
+        body = Heartbeat(
+            address=self._node_id,
+            version=self._version,
+            timestamp=int(time.time()),
+            p2p_id=self._config.p2p_id,
+            wait_seconds=wait,
+            seen=self._etag,
+        )
+        now = time.monotonic()
+        if now - self._measured_at >= self._every:
+            self._measured_at = now
+            task_id = self._assignment.id if self._assignment else ""
+            own = runner.metrics() if isinstance(runner, StandingRunner) else []
+            body.metrics = machine.metrics(task_id) + own
+        if runner is not None:
+            body.task_id = runner.place.task_id
+            body.group_id = runner.place.group_id
+            body.group_version = runner.place.version if runner.ready else -1
+            if isinstance(runner, ShardRunner):
+                body.shard_id, body.progress = runner.shard_id or data.shard_id, runner.progress
+                body.task_state = "RUNNING" if runner.ready else "PENDING"
+            else:
+                body.task_state, body.task_details = runner.state, runner.details()
+        return self._client.call(
+            "POST", "/heartbeat", body, HeartbeatAnswer, timeout=wait + 20.0, patience=self._every
+        )
+
+    def _report(self) -> None:
+        """Tell the pool at once what changed here; the held heartbeat brings the answer."""
+        try:
+            self._beat(0.0)
+        except (PoolUnreachable, RequestRefused) as error:
+            log.warning("%s", error)
+
+    def _follow(self, data: HeartbeatData) -> None:
+        """Have the right runner for the group, and give it its lease."""
+        place = None
+        if data.group is not None and data.current_task is not None:
+            group = data.group
+            place = Place(group.group_id, group.version, group.index, data.current_task.id)
+        if self._runner is not None and (
+            place != self._runner.place or data.current_task != self._assignment
+        ):
+            self._stop_runner()
+        if place is not None and data.current_task is not None and self._runner is None:
+            self._assignment = data.current_task
+            self._runner = self._start(place, data.current_task)
+        if isinstance(self._runner, ShardRunner):
+            lease = Lease(data.shard_id, data.leased_at) if data.shard_id else None
+            self._runner.assign(lease)
+
+    def _start(self, place: Place, task: Assignment) -> ShardRunner | StandingRunner:
+        if task.sharded:
+            start = self._launcher.worker(task)
+            return ShardRunner(self._client, place, start, self._report)
+        launch = self._launcher.launch(task)
+        return StandingRunner(self._client, place, task, launch, self._report)
+
+    def _stop_runner(self) -> None:
+        runner, self._runner, self._assignment = self._runner, None, None
+        if runner is not None:
+            runner.close()
+
+    def _obey(self, order: Order) -> None:
+        text = ""
+        if order.kind == "logs":
+            text = self._runner.logs(LOG_CHARS) if self._runner is not None else ""
+        else:
+            # The next heartbeat starts it again.
+            self._stop_runner()
+        self._client.call("POST", f"/nodes/orders/{order.order_id}", OrderAnswer(text=text))

@@ -1,0 +1,36 @@
+"""Faults of a node, told apart by whose they are."""
+
+
+class AgentError(Exception):
+    """Base class; `retryable` says whether the agent goes on by itself."""
+
+    retryable = False
+
+
+class BadImages(AgentError):
+    """The list of images cannot be used."""
+
+
+class BadKeyFile(AgentError):
+    """The file of the node's key cannot be used."""
+
+
+class NotAdmitted(AgentError):
+    """The pool does not take this node."""
+
+
+class NoImage(AgentError):
+    """A task whose image this node does not run."""
+
+    def __init__(self, image: str, known: list[str]):
+        super().__init__(
+            f"image {image[:200]!r} is not in this node's own list "
+            f"({', '.join(known) or 'empty'}), nor is docker allowed here; add it to the list, or "
+            "start the agent with --docker"
+        )
+
+
+class WorkerDied(AgentError):
+    """The process that works on shards ended, or said what is no answer."""
+
+    retryable = True

@@ -1,0 +1,145 @@
+"""Starts what a task names: a local command of the operator's own list, or a container.
+
+A container gets the task's variables and arguments, a directory `/data` of its own, mounts below
+the task's directory on this machine whatever paths the task names, the bridge's socket, no
+privileges, and the cards. It carries the agent's mark as a label (infra/reaper.py).
+"""
+
+import hashlib
+import json
+import shutil
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+import psutil
+
+from infra.pool.agent.errors import NoImage
+from infra.pool.agent.identity import NODE_KEY
+from infra.pool.agent.images import Images, local_environment, own_environment
+from infra.pool.agent.machine import cards
+from infra.pool.agent.worker import Worker
+from infra.pool.wire import Assignment
+from infra.reaper import AGENT
+
+SOCKET = "bridge.sock"
+SOCKET_DIR = "/run/tracemill"
+
+
+@dataclass(frozen=True)
+class Launch:
+    """A command with its environment, and where its parts lie on this machine."""
+
+    command: tuple[str, ...]
+    env: Mapping[str, str]
+    data: Path
+    """What it writes; `/data` of a container."""
+    socket: Path
+    container: str = ""
+    """Name of the container."""
+
+
+class Launcher:
+    """This node's ways to run an image."""
+
+    def __init__(
+        self,
+        images: Images,
+        node_id: str,
+        key_file: Path,
+        work_dir: Path,
+        mark: str,
+        *,
+        docker: bool,
+        p2p_seed: int,
+    ):
+        self._images, self._node_id, self._key_file = images, node_id, key_file
+        self._work_dir, self._mark, self._p2p_seed = work_dir, mark, p2p_seed
+        self._docker = shutil.which("docker") if docker else None
+
+    def launch(self, task: Assignment) -> Launch:
+        """How a task is started here; NoImage where it cannot be."""
+        home = self._work_dir / hashlib.sha256(task.id.encode()).hexdigest()[:16]
+        data = home / "data"
+        data.mkdir(parents=True, exist_ok=True)
+        entry = self._images.images.get(task.image)
+        given = {"NODE_ADDRESS": self._node_id, "PRIME_TASK_ID": task.id}
+        if entry is not None:
+            # A socket's path is at most 107 bytes long.
+            socket = home / SOCKET
+            values = {"SOCKET_PATH": str(socket), "WORKER_P2P_SEED": str(self._p2p_seed)}
+            given["PRIME_MONITOR__SOCKET__PATH"] = str(socket)
+            if entry.key:
+                given[NODE_KEY] = str(self._key_file)
+            arguments = task.cmd or [] if entry.arguments else []
+            command = (*entry.command, *(_filled(part, values) for part in arguments))
+            offered = {name: _filled(text, values) for name, text in task.env_vars.items()}
+            return Launch(command, local_environment(entry, offered, given), data, socket)
+        if self._docker is None:
+            raise NoImage(task.image, sorted(self._images.images))
+        return self._container(task, home, given)
+
+    def worker(self, task: Assignment) -> Callable[[], Worker]:
+        """Starts the task's worker for shards."""
+        launch = self.launch(task)
+        return lambda: Worker(launch.command, launch.env)
+
+    def canary(self, image: str) -> Worker:
+        """A worker of an image by itself."""
+        bare = Assignment(
+            id="canary", name="canary", image=image, env_vars={}, cmd=None, entrypoint=None,
+            volume_mounts=[], sharded=True,
+        )  # fmt: skip
+        return self.worker(bare)()
+
+    def _container(self, task: Assignment, home: Path, given: Mapping[str, str]) -> Launch:
+        assert self._docker is not None
+        inside = f"{SOCKET_DIR}/{SOCKET}"
+        values = {"SOCKET_PATH": inside, "WORKER_P2P_SEED": str(self._p2p_seed)}
+        env = {name: _filled(text, values) for name, text in task.env_vars.items()}
+        env |= dict(given) | {"PRIME_MONITOR__SOCKET__PATH": inside}
+        sockets = home / "socket"
+        sockets.mkdir(exist_ok=True)
+        mounts = [(home / "data", "/data"), (sockets, SOCKET_DIR)]
+        for mount in task.volume_mounts:
+            host = home / "mounts" / _below(mount.host_path)
+            host.mkdir(parents=True, exist_ok=True)
+            mounts.append((host, mount.container_path))
+        command = task.cmd if task.cmd is not None or task.sharded else ["sleep", "infinity"]
+        parts = [
+            self._docker, "run", "--rm", "--interactive", "--init",
+            "--name", f"prime-task-{task.id}-{config_hash(task)}",
+            "--label", f"{AGENT}={self._mark}",
+            "--cap-drop", "ALL", "--security-opt", "no-new-privileges",
+            "--shm-size", str(psutil.virtual_memory().total // 2),
+            *(["--gpus", "all"] if cards() else []),
+            *(part for host, path in mounts for part in ("--volume", f"{host}:{path}")),
+            *(part for name in sorted(env) for part in ("--env", f"{name}={env[name]}")),
+            *(["--entrypoint", task.entrypoint[0]] if task.entrypoint else []),
+            task.image,
+            *(task.entrypoint or [])[1:],
+            *(_filled(part, values) for part in command or []),
+        ]  # fmt: skip
+        name = parts[parts.index("--name") + 1]
+        return Launch(tuple(parts), own_environment(), home / "data", sockets / SOCKET, name)
+
+
+def config_hash(task: Assignment) -> str:
+    """Changes with everything that a container is started with."""
+    parts = [
+        task.image, task.cmd, task.entrypoint, sorted(task.env_vars.items()),
+        sorted((mount.host_path, mount.container_path) for mount in task.volume_mounts),
+    ]  # fmt: skip
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
+
+
+def _below(path: str) -> PurePosixPath:
+    """A path that cannot lead out of where it is put."""
+    kept = [part for part in PurePosixPath(path).parts if part not in ("/", "..", ".")]
+    return PurePosixPath(*kept)
+
+
+def _filled(text: str, values: Mapping[str, str]) -> str:
+    for name, value in values.items():
+        text = text.replace(f"${{{name}}}", value)
+    return text

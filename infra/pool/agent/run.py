@@ -1,0 +1,43 @@
+"""Start one agent: its key, its list of images, its client, and its loop."""
+
+import logging
+import os
+import tempfile
+from importlib.metadata import version
+from pathlib import Path
+
+from infra.pool.agent.agent import Agent
+from infra.pool.agent.config import AgentConfig
+from infra.pool.agent.errors import NotAdmitted
+from infra.pool.agent.identity import load_key, p2p_seed
+from infra.pool.agent.launch import Launcher
+from infra.pool.client import PoolClient
+from infra.reaper import AGENT, watch_this_process
+
+EXCLUDED = 3
+"""Exit code of an agent that its pool does not take, or not any more."""
+
+
+def run_agent(config: AgentConfig) -> int:
+    """Run until the node leaves; the exit code: 0, or EXCLUDED."""
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(message)s")
+    logging.getLogger("httpx").setLevel(logging.WARNING)
+    mark = watch_this_process(AGENT)
+    key = load_key(config.key_file)
+    client = PoolClient(config.url, key=key, ca=config.ca)
+    with tempfile.TemporaryDirectory(prefix="tracemill-node-") as temporary:
+        work_dir = config.work_dir or Path(temporary)
+        work_dir.mkdir(parents=True, exist_ok=True)
+        launcher = Launcher(
+            config.images, key.node_id, config.key_file, work_dir, mark,
+            docker=config.docker, p2p_seed=p2p_seed(config.key_file),
+        )  # fmt: skip
+        agent = Agent(client, key.node_id, config, launcher, work_dir, mark, version("tracemill"))
+        try:
+            agent.run()
+        except NotAdmitted as error:
+            logging.getLogger("tracemill.agent").error("%s", error)
+            return EXCLUDED
+        finally:
+            client.close()
+    return os.EX_OK

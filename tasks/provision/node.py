@@ -1,0 +1,46 @@
+"""How a node of our own is started: what its agent is told, and its environment."""
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from infra.pool.agent.config import AgentConfig
+from infra.pool.agent.images import Images, LocalCommand
+
+IMAGE = "tracemill/worker"
+"""What tasks of a run name; nodes map it to their own command."""
+WORKER = (sys.executable, "-m", "tasks.provision.worker")
+AGENT = (sys.executable, "-m", "infra.pool.agent")
+
+
+def agent_config(
+    url: str,
+    invite: str,
+    key_file: Path,
+    *,
+    command: Sequence[str] = WORKER,
+    ca: Path | None = None,
+    idle_seconds: float = 0.0,
+) -> AgentConfig:
+    """A node that runs the project's worker, which signs with the node's key."""
+    return AgentConfig(
+        url=url,
+        invite=invite,
+        ca=ca,
+        key_file=key_file,
+        images=Images(images={IMAGE: LocalCommand(command=list(command), key=True)}),
+        idle_seconds=idle_seconds,
+    )
+
+
+def agent_environment(threads: int) -> dict[str, str]:
+    """This process's environment with the threads of the node's engine."""
+    return dict(os.environ) | {
+        "OMP_NUM_THREADS": str(threads),
+        "MKL_NUM_THREADS": str(threads),
+        "TOKENIZERS_PARALLELISM": "false",
+        # A node works from local files; a hub that is asked for nothing cannot hang it.
+        "HF_HUB_OFFLINE": os.environ.get("HF_HUB_OFFLINE", "1"),
+        "TRACEMILL_ENGINE_THREADS": str(threads),
+    }
