@@ -45,6 +45,9 @@ def serve(
             "kept in the user's config directory.",
         ),
     ] = None,
+    tls: Annotated[
+        bool, typer.Option("--tls", help="TLS on loopback too; elsewhere it is always on.")
+    ] = False,
 ) -> None:
     """Serve the node pool over HTTP. One service per database; it survives kill -9."""
     from infra.pool.service.run import read_admin_key, read_settings
@@ -58,6 +61,7 @@ def serve(
         host=host,
         port=port,
         admin_key=read_admin_key(admin_key_file, Store(root)),
+        tls=tls,
     )
 
 

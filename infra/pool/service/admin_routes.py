@@ -42,7 +42,7 @@ class Ban(wire.Said):
     """Body of POST /nodes/{id}/ban and /eject."""
 
     reason: str = "by the operator"
-    evidence: dict[str, Any] = Field(default_factory=dict)
+    evidence: wire.JsonObject = Field(default_factory=dict)
 
 
 class LedgerReport(wire.Said):
@@ -125,6 +125,7 @@ def admin_routes(pool: Pool, gate: Gate, admission: Admission) -> APIRouter:
         wait_seconds: Annotated[float, Query(ge=0, le=MAX_WAIT)] = 0.0,
     ) -> wire.Results:
         """What became of shards since result `after`; waits for something new."""
+        pool.heard[task_id] = time.monotonic()
         deadline = time.monotonic() + wait_seconds
         with pool.watch(f"task:{task_id}") as watch:
             while True:
@@ -361,11 +362,20 @@ def _request(task: wire.TaskView) -> dict[str, Any]:
     return {name: getattr(task, name) for name in wire.TaskRequest.model_fields}
 
 
+def delete_abandoned(pool: Pool) -> None:
+    """Delete tasks whose owners are not heard of any more."""
+    now = time.monotonic()
+    for task_id, task in list(pool.tasks.items()):
+        if 0 < task.owner_seconds < now - pool.heard.setdefault(task_id, now):
+            _delete(pool, task_id)
+
+
 def _delete(pool: Pool, task_id: str) -> None:
     pool.decide(TaskDeleted(task_id))
     del pool.tasks[task_id]
     pool.journal.touch("spec", task_id)
     pool.journal.batch.dropped_tasks.append(task_id)
+    pool.heard.pop(task_id, None)
     pool.wake([f"task:{task_id}"])
 
 

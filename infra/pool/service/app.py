@@ -1,9 +1,8 @@
 """The service's HTTP side, put together."""
 
 import asyncio
-import logging
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -25,12 +24,7 @@ from infra.pool.service.node_routes import Certify, node_routes
 from infra.pool.service.pool import Pool
 from infra.pool.service.storage_routes import storage_routes
 from infra.pool.service.uploads import Uploads
-from infra.storage import Store
 from infra.storage.errors import StorageError
-
-logger = logging.getLogger(__name__)
-Stop = Any
-"""Called when the service cannot go on."""
 
 
 def make_app(
@@ -41,10 +35,9 @@ def make_app(
     figures: Figures,
     loops: Loops,
     certify: Certify,
-    store: Store,
-    stop: Stop,
+    stop: Callable[[asyncio.Task[None]], None],
 ) -> FastAPI:
-    """Routes, loops and errors; `stop` is called when a loop ends."""
+    """Routes, loops and errors; `stop` is told when the loops end by themselves."""
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:

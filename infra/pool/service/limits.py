@@ -1,7 +1,7 @@
 """Requests that are too long or too slow are refused before anything looks at them.
 
-`BoundedHttp` closes a connection whose request head does not arrive in time, which uvicorn itself
-does only after the first answer; `Bounded` reads each body as a whole, within a size and a time,
+`bounded_http` closes a connection whose request head does not arrive in time, which uvicorn itself
+does only between two requests; `Bounded` reads each body as a whole, within a size and a time,
 and hands it on. Only the body of an upload is left to its route, which reads it in parts.
 """
 
@@ -15,20 +15,20 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from infra.pool.service.errors import ServiceError, TooLarge, TooSlow
 from infra.pool.wire import MAX_BODY_BYTES
 
-HEAD_SECONDS = 10.0
 OBJECTS = "/storage/objects/"
 """Routes whose body is the object itself."""
 
 
 class BoundedHttp(H11Protocol):
-    """HTTP/1.1 that waits `HEAD_SECONDS` for the head of a request."""
+    """HTTP/1.1 that waits `head_seconds` for the head of a request."""
 
+    head_seconds = 10.0
     _head_timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """A client connects: its first request is due."""
         super().connection_made(transport)
-        self._head_timer = self.loop.call_later(HEAD_SECONDS, self._late)
+        self._head_timer = self.loop.call_later(self.head_seconds, self._late)
 
     def _late(self) -> None:
         if not self.transport.is_closing():
@@ -42,7 +42,7 @@ class BoundedHttp(H11Protocol):
             self._disarm()
         elif idle and self._head_timer is None:
             # A part of a later head: it has ended uvicorn's own limit for idle connections.
-            self._head_timer = self.loop.call_later(HEAD_SECONDS, self._late)
+            self._head_timer = self.loop.call_later(self.head_seconds, self._late)
 
     def _disarm(self) -> None:
         if self._head_timer is not None:
@@ -53,6 +53,11 @@ class BoundedHttp(H11Protocol):
         """The client is gone."""
         self._disarm()
         super().connection_lost(exc)
+
+
+def bounded_http(head_seconds: float) -> type[BoundedHttp]:
+    """The protocol for uvicorn, which makes one object of it for each connection."""
+    return type("BoundedHttp", (BoundedHttp,), {"head_seconds": head_seconds})
 
 
 class Bounded:
@@ -89,8 +94,9 @@ class Bounded:
     async def _read(self, scope: Scope, receive: Receive) -> bytes | None:
         """The body; None where the client went away."""
         for name, value in scope["headers"]:
-            if name == b"content-length" and int(value) > MAX_BODY_BYTES:
-                raise TooLarge(f"the body has {int(value)} bytes; allowed are {MAX_BODY_BYTES}")
+            if name == b"content-length" and (len(value) > 15 or int(value) > MAX_BODY_BYTES):
+                length = value[:20].decode("latin-1")
+                raise TooLarge(f"the body has {length} bytes; allowed are {MAX_BODY_BYTES}")
         parts: list[bytes] = []
         size, deadline = 0, time.monotonic() + self._seconds
         while True:

@@ -19,7 +19,7 @@ from infra.pool import wire
 from infra.pool.core.events import Tick
 from infra.pool.core.state import ShardState
 from infra.pool.ledger import Ledger, Record
-from infra.pool.service.admin_routes import judge
+from infra.pool.service.admin_routes import delete_abandoned, judge
 from infra.pool.service.admission import Admission
 from infra.pool.service.errors import Conflict, ServiceError
 from infra.pool.service.figures import Figures
@@ -74,6 +74,7 @@ class Loops:
         started = time.perf_counter()
         self._pool.decide(Tick())
         self._admission.forget()
+        delete_abandoned(self._pool)
         self._figures.tick_seconds.observe(time.perf_counter() - started)
 
     async def write_records(self) -> None:

@@ -98,6 +98,8 @@ class Pool:
         self.beats: dict[str, int] = defaultdict(int)
         """Heartbeats of each node since the start."""
         self.upload_requests: dict[tuple[str, str], int] = defaultdict(int)
+        self.heard: dict[str, float] = {}
+        """When the owner of a task last asked for results, by the monotonic clock."""
         self._watched: dict[str, set[asyncio.Event]] = defaultdict(set)
         self._last_result = 0
         self._last_record = 0

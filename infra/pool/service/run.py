@@ -6,6 +6,7 @@ import os
 import tomllib
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import uvicorn
 
@@ -15,16 +16,19 @@ from infra.pool.service.app import make_app
 from infra.pool.service.errors import BadSetting
 from infra.pool.service.figures import Figures
 from infra.pool.service.gate import Gate, new_epoch
-from infra.pool.service.limits import BoundedHttp
+from infra.pool.service.limits import bounded_http
 from infra.pool.service.listeners import Listeners
 from infra.pool.service.loops import Loops
+from infra.pool.service.node_routes import Certify
 from infra.pool.service.pool import Pool
 from infra.pool.service.settings import ServiceSettings
 from infra.pool.service.store import PoolStore
+from infra.pool.service.tls import load_ca
 from infra.pool.service.uploads import Uploads
 from infra.storage import Store
-from infra.storage.secret import shared_secret
+from infra.storage.secret import config_dir, shared_secret
 
+ANY_ADDRESS = ("0.0.0.0", "::")
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 ADMIN_KEY_VARIABLE = "TRACEMILL_POOL_ADMIN_KEY"
 LEAST_KEY = 16
@@ -40,9 +44,13 @@ def serve(
     host: str,
     port: int,
     admin_key: str,
+    tls: bool = False,
 ) -> None:
-    """Serve until the process is told to end. Raises where anything is not in order."""
-    asyncio.run(_serve(settings, root, database, host, port, admin_key))
+    """Serve until the process is told to end. Raises where anything is not in order.
+
+    `tls` is for loopback: elsewhere there is nothing but TLS.
+    """
+    asyncio.run(_serve(settings, root, database, host, port, admin_key, tls))
 
 
 def read_settings(file: Path | None) -> ServiceSettings:
@@ -67,9 +75,28 @@ def read_admin_key(file: Path | None, store: Store) -> str:
 
 
 async def _serve(
-    settings: ServiceSettings, root: str, database: str, host: str, port: int, admin_key: str
+    settings: ServiceSettings,
+    root: str,
+    database: str,
+    host: str,
+    port: int,
+    admin_key: str,
+    tls: bool,
 ) -> None:
     objects, epoch = Store(root), new_epoch()
+    certify: Certify = _no_certificate
+    options: dict[str, Any] = {}
+    if tls or host not in LOOPBACK:
+        directory = config_dir() / "pool-ca"
+        ca = load_ca(directory)
+        known = [urlsplit(settings.url).hostname or "localhost", "localhost", "127.0.0.1", "::1"]
+        names = known if host in (*LOOPBACK, *ANY_ADDRESS) else [*known, host]
+        certificate, key = ca.server_files(names, directory)
+        options = {"ssl_certfile": str(certificate), "ssl_keyfile": str(key)}
+
+        def certify(node_id: str) -> tuple[str, str]:
+            return ca.node_certificate(node_id), ca.pem
+
     pool = Pool(PoolStore(database), settings, Listeners(settings.webhooks))
     await pool.open(epoch)
     gate, admission, figures = Gate(pool, admin_key, epoch), Admission(pool), Figures(pool)
@@ -81,19 +108,18 @@ async def _serve(
         ended.append(task)
         server.should_exit = True
 
-    app = make_app(
-        pool, gate, admission, uploads, figures, loops, lambda _: ("", ""), objects, stop
-    )
-    options: dict[str, Any] = {}
+    app = make_app(pool, gate, admission, uploads, figures, loops, certify, stop)
     server = uvicorn.Server(
         uvicorn.Config(
             app,
             host=host,
             port=port,
-            http=BoundedHttp,
+            http=bounded_http(settings.head_seconds),
             ws="none",
             log_level="warning",
             access_log=False,
+            proxy_headers=False,
+            server_header=False,
             timeout_keep_alive=_KEEP_ALIVE,
             timeout_graceful_shutdown=5,
             backlog=4096,
@@ -103,3 +129,7 @@ async def _serve(
     await server.serve()
     for task in ended:
         task.result()
+
+
+def _no_certificate(_: str) -> tuple[str, str]:
+    return "", ""

@@ -55,6 +55,7 @@ class ServiceSettings(_Part):
     strangers_per_minute: float = Field(default=60.0, gt=0, description="Of one IP address.")
     uploads_per_hour: int = Field(default=600, ge=1, description="Of one node.")
     max_upload_bytes: int = Field(default=MAX_UPLOAD_BYTES, ge=1, le=MAX_UPLOAD_BYTES)
+    head_seconds: float = Field(default=10.0, gt=0, description="For a request's head to arrive.")
     body_seconds: float = Field(default=20.0, gt=0, description="For a request to arrive.")
     tick_seconds: float = Field(default=1.0, gt=0)
     audit_seconds: float = Field(default=30.0, gt=0, description="Between looks at an object.")
