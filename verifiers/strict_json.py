@@ -2,12 +2,13 @@
 
 Strict: no NaN or Infinity, no duplicate keys, no trailing commas or comments, no numbers
 too long for Python, no nesting too deep to process. Numbers become `int` or `Decimal`,
-so that 0.1 is one tenth and large integers keep their last digit.
+so that 0.1 is one tenth and large integers keep their last digit; where values are only stored
+again, `exact=False` gives floats. Older public rows hold Python literals: see `loads_literal`.
 """
 
 import ast
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
@@ -19,6 +20,10 @@ LITERAL_LIMIT = 1_000_000
 
 class InvalidJson(ValueError):
     """The text is not JSON in the strict sense."""
+
+
+class NotJson(InvalidJson):
+    """The text is not JSON in any sense."""
 
 
 def _refuse_constant(name: str) -> Any:
@@ -43,22 +48,33 @@ def _decimal(text: str) -> Decimal:
     return value
 
 
+def _float(text: str) -> float:
+    value = float(text)
+    if value in (float("inf"), float("-inf")):
+        raise InvalidJson(f"the number {text[:40]} is too large")
+    return value
+
+
 def _unique(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
     out: dict[str, Any] = {}
     for key, value in pairs:
         if key in out:
-            raise InvalidJson(f"duplicate key {key[:40]!r}")
+            raise InvalidJson(f"the key {key[:80]!r} stands twice in one object")
         out[key] = value
     return out
 
 
-_DECODER = json.JSONDecoder(
-    parse_constant=_refuse_constant,
-    parse_int=_int,
-    parse_float=_decimal,
-    object_pairs_hook=_unique,
-    strict=True,
-)
+def _decoder(parse_float: Callable[[str], Any]) -> json.JSONDecoder:
+    return json.JSONDecoder(
+        parse_constant=_refuse_constant,
+        parse_int=_int,
+        parse_float=parse_float,
+        object_pairs_hook=_unique,
+        strict=True,
+    )
+
+
+_EXACT, _FLOATS = _decoder(_decimal), _decoder(_float)
 
 
 def _too_deep(text: str) -> bool:
@@ -84,19 +100,21 @@ def _too_deep(text: str) -> bool:
     return False
 
 
-def loads(text: str) -> Any:
-    """Parse strictly; raises InvalidJson and nothing else."""
+def loads(text: str, *, exact: bool = True) -> Any:
+    """Parse strictly; raises InvalidJson and nothing else. Not `exact`: floats, no Decimals."""
     text = text.strip(" \t\r\n")
     if _too_deep(text):
         raise InvalidJson(f"nesting deeper than {MAX_DEPTH}")
     try:
-        value, end = _DECODER.raw_decode(text)
+        value, end = (_EXACT if exact else _FLOATS).raw_decode(text)
     except InvalidJson:
         raise
+    except json.JSONDecodeError as error:
+        raise NotJson(str(error)) from error
     except (ValueError, RecursionError) as error:
         raise InvalidJson(str(error)) from error
     if end != len(text):
-        raise InvalidJson(f"text after the JSON value at character {end}")
+        raise NotJson(f"text after the JSON value at character {end}")
     return value
 
 

@@ -12,8 +12,8 @@ import verifiers
 from data_contracts.errors import ContractError
 from data_contracts.ids import canonical_json, task_id
 from data_contracts.text import clean_text
-from tasks.collect import strict_json
 from tasks.collect.gold import derive_gold
+from verifiers import strict_json
 
 _ROLES = ("system", "user", "assistant")
 _OWN_KEYS = ("problem_id", "task_type", "prompt", "verification_info", "metadata", "gold", "source")
@@ -144,10 +144,10 @@ def _with_gold(
 def _parse_info(text: str) -> object:
     try:
         try:
-            return strict_json.loads(text)
+            return strict_json.loads(text, exact=False)
         except strict_json.NotJson:
             return strict_json.loads_literal(text)
-    except strict_json.Invalid as error:
+    except strict_json.InvalidJson as error:
         raise _Unfit(f"bad_verification_info: {error}") from None
 
 
@@ -157,8 +157,8 @@ def _metadata(row: dict[str, Any], repaired: bool) -> str:
     metadata: dict[str, Any] = {}
     if isinstance(given, str) and given:
         try:
-            parsed = strict_json.loads(given)
-        except strict_json.Invalid:
+            parsed = strict_json.loads(given, exact=False)
+        except strict_json.InvalidJson:
             parsed = given
         metadata = parsed if isinstance(parsed, dict) else {"text": clean_text(given)}
     elif isinstance(given, dict):

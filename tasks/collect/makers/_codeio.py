@@ -13,10 +13,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from tasks.collect import strict_json
 from tasks.collect.errors import MachineBusy, SandboxNeeded
 from tasks.collect.makers._random import stream
 from tasks.collect.makers._task import third
+from verifiers import strict_json
 from verifiers.sandbox import availability, run_program
 
 _MODULES = frozenset(
@@ -102,7 +102,7 @@ def _run(code: str, generator: str, seed: str) -> tuple[dict[str, Any], Any] | N
     if ended.exit_code or ended.out_of_time or ended.out_of_output:
         return None
     try:
-        inputs, result = strict_json.loads(ended.stdout.decode("utf-8"))
+        inputs, result = strict_json.loads(ended.stdout.decode("utf-8"), exact=False)
     except (ValueError, TypeError):
         return None
     if not isinstance(inputs, dict) or result is None:

@@ -15,10 +15,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from infra.storage.remote import redact
-from tasks.collect import strict_json
 from tasks.collect.config import FileSource
 from tasks.collect.errors import SourceNotFound, SourceUnreachable
 from tasks.collect.rows import Bad, Raw
+from verifiers import strict_json
 
 MAX_LINE = 64 * 1024 * 1024
 """Bytes; a file without line breaks must not fill the memory."""
@@ -100,8 +100,8 @@ def _row(line: bytes, uri: str, number: int) -> Raw | Bad:
         shown = line.decode("utf-8", "backslashreplace")
         return Bad({"line": shown}, f"bad_utf8: {error.reason} at byte {error.start}", origin)
     try:
-        row = strict_json.loads(text.removeprefix("\ufeff"))
-    except strict_json.Invalid as error:
+        row = strict_json.loads(text.removeprefix("\ufeff"), exact=False)
+    except strict_json.InvalidJson as error:
         return Bad({"line": text}, f"bad_json: {error}", origin)
     if not isinstance(row, dict):
         return Bad({"line": text}, f"wrong_type: a {type(row).__name__}, not an object", origin)
