@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -126,6 +127,39 @@ def test_outside_of_it_a_refusal_is_soft(profile, environments):
     assert refused.reasons[0].startswith("outside_calibration: ")
     assert len(refused.reasons) > 1
     assert verdict(profile, 0.004, environments).accepted
+
+
+def test_states_alone_are_judged_as_those_of_a_trace_are(profile):
+    proofs, _, _, hidden, _ = Model().run(64, 0.05, 5)
+    wrong = examine_proofs(hidden, proofs)
+    refused = profile.judge_states(wrong, [HALF, FLOAT])
+    assert not refused.accepted and not refused.soft
+    assert profile.judge_states(wrong, ["tests|cpu-2|float32|plain", FLOAT]).soft
+    for noise in NOISE.values():
+        proofs, _, _, hidden, _ = Model().run(64, noise, 5)
+        # Equal states are honest ones, whatever dtype the others of the pipeline compute in.
+        assert profile.judge_states(examine_proofs(hidden, proofs), [HALF, FLOAT]).accepted
+    null = profile.judge_states(examine_proofs(hidden, bytes(len(proofs))), [HALF, FLOAT])
+    assert not null.accepted and not null.soft
+
+
+def test_tokens_alone_are_judged_by_the_dtype_that_the_states_fit(profile):
+    proofs, ids, logprobs, hidden, logits = Model().run(256, 0.004, 5)
+    rounded = torch.zeros(256)
+    rounded[3] = 0.9 * profile.limits["bfloat16"].token_margin
+    assert rounded[3] > profile.limits["float32"].token_margin
+    claims = replace(examine(logits, ids, 5, RULE), margins=rounded, distances=rounded)
+
+    def judge(found, claims=claims):
+        return profile.judge_tokens(found, claims, logprobs, [HALF, FLOAT])
+
+    assert judge(examine_proofs(hidden, proofs)).accepted
+    exact = judge(examine_proofs(hidden, prove(hidden)))
+    assert not exact.accepted and not exact.soft  # who is that exact has no rounded margins
+    assert judge(examine_proofs(hidden, prove(hidden.roll(7, 1)))).accepted  # the states' fault
+    assert judge(examine_proofs(hidden, b"")).accepted
+    greedy = examine(logits, logits.argmax(1), 5, RULE)
+    assert not judge(examine_proofs(hidden, proofs), greedy).accepted
 
 
 @pytest.mark.parametrize(
