@@ -18,6 +18,7 @@ from data_contracts import (
     plan,
     publish,
     quarantine,
+    rollouts,
     validate,
     verify,
 )
@@ -224,6 +225,26 @@ DIFFICULTY = Kind(
     },
 )
 
+ROLLOUTS = Kind(
+    rollouts.CONTRACT,
+    samples.rollout,
+    rollouts.validate,
+    {
+        "sample_id_unique": repeat(),
+        "sample_id_form": put(sample_id="x"),
+        "task_id_form": put(task_id="x"),
+        "step_range": put(step=-1),
+        "target_lengths_range": put(target_lengths=-2),
+        "status_known": put(status="odd"),
+        "finish_reason_known": put(finish_reason="eos"),
+        "logprob_per_token": put(output_logprobs=None),
+        "logprobs_ok": put(output_logprobs=[0.5] * 40),
+        "proofs_complete": put(proofs=b""),
+        "rewards_finite": put(advantages=float("-inf")),
+        "not_from_the_future": put(step=6),
+    },
+)
+
 QUARANTINE = Kind(
     quarantine.CONTRACT,
     samples.quarantined,
@@ -312,6 +333,7 @@ KINDS = {
     "verdicts": VERDICTS,
     "rewards": REWARDS,
     "difficulty": DIFFICULTY,
+    "rollouts": ROLLOUTS,
     "quarantine": QUARANTINE,
     "full": FULL,
     "sft_verified": SFT_VERIFIED,

@@ -172,3 +172,42 @@ def rl(number: int) -> Row:
         "pass_rate_small": 0.5,
         "n_small": 4,
     }
+
+
+def rollout(number: int) -> Row:
+    row = trace(number)
+    return {
+        "input_tokens": row["prompt_ids"],
+        "output_tokens": row["output_ids"],
+        "input_logprobs": None,
+        "output_logprobs": row["logprobs"],
+        "prompt": "What is 1 + 1?",
+        "problem_id": f"sum_{number}",
+        "completion": row["completion"],
+        "advantages": 0.5 if number % 2 else None,
+        "rewards": 1.0 if number % 2 else None,
+        "task_rewards": 1.0 if number % 2 else None,
+        "length_penalties": 0.0 if number % 2 else None,
+        "proofs": row["proofs"],
+        "step": 3,
+        "target_lengths": -1,
+        "task_type": "verifiable_math",
+        "seed": row["seed"],
+        "temperature": 1.0,
+        "sample_id": row["trace_id"],
+        "task_id": row["task_id"],
+        "rollout_step": 5,
+        "group": number // 4,
+        "sample_index": number % 4,
+        "model": MODEL,
+        "model_revision": row["model_revision"],
+        "sampling": row["sampling"],
+        "status": "ok",
+        "finish_reason": "stop",
+        "error": None,
+        "engine": "transformers",
+        "node_id": "a" * 64,
+        "transcript_hash": b"h" * 32,
+        "signature": b"s" * 64,
+        "seconds": 1.5,
+    }
