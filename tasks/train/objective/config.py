@@ -48,6 +48,11 @@ class ObjectiveConfig(BaseModel):
         description="Weight of the divergence from the reference policy. Above 0 the loss needs "
         "the reference's log-probabilities.",
     )
+    kl_unbiased: bool = Field(
+        default=True,
+        description="Weight the divergence of a token by the current ratio, with gradient: its "
+        "gradient is then that of KL(policy || reference) without bias. Otherwise it is plain k3.",
+    )
     entropy_coef: float = Field(
         default=0.0,
         ge=0.0,

@@ -1,7 +1,7 @@
 """The policy loss of a packed row: two-sided clipping, KL, entropy, off-policy correction.
 
     J = 1/N sum_t w_t [ c_t min(min(r_t, delta) A_t, clip(r_t, 1 - low, 1 + high) A_t)
-                        - kl_coef k3_t + entropy_coef H_t ],          loss = -J
+                        - kl_coef u_t k3_t + entropy_coef H_t ],      loss = -J
 
 with r = pi / pi_old, c the correction weight (correction.py), w and N the aggregation
 (aggregation.py), k3 = exp(d) - d - 1, d = log pi_ref - log pi (Schulman 2020, "Approximating KL
@@ -106,7 +106,7 @@ def policy_loss(
     kl = None
     if reference_logprobs is not None:
         kl = k3(now, reference_logprobs.detach()[mask].to(dtype))
-        token_loss = token_loss + config.kl_coef * kl
+        token_loss = token_loss + config.kl_coef * (ratio * kl if config.kl_unbiased else kl)
     spread = None if entropy is None else entropy[mask].to(dtype)
     if spread is not None and config.entropy_coef:
         token_loss = token_loss - config.entropy_coef * spread

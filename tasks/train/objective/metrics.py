@@ -1,5 +1,7 @@
 """What is reported of the policy loss: token sums that add up over rows and ranks, and maxima."""
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -10,6 +12,7 @@ SUMS = (
     "clip_low",
     "clip_high",
     "clip_delta",
+    "clip_fraction",
     "ratio",
     "update_kl",
     "mismatch_kl",
@@ -18,7 +21,7 @@ SUMS = (
     "kl",
     "entropy",
 )
-"""tokens: loss tokens. clip_*: tokens whose gradient the lower, upper or two-sided bound removes.
+"""tokens: loss tokens. clip_*: tokens without gradient by the lower, upper, two-sided or any bound.
 ratio: pi / pi_old. update_kl: k3 of pi_old against pi. mismatch_kl: k3 of mu against pi_old.
 correction: weights. dropped: tokens of weight 0. kl: k3 of pi against the reference."""
 MAXIMA = ("ratio_max", "mismatch_kl_max", "mismatch_ratio_max")
@@ -40,13 +43,16 @@ def loss_metrics(
     """
     good, bad = advantage > 0, advantage < 0
     zeros = torch.zeros_like(ratio)
+    low, high = bad & (ratio < 1 - config.clip_low), good & (ratio > 1 + config.clip_high)
+    delta = bad & (ratio > (math.inf if config.delta is None else config.delta))
     mismatch_ratio = off_policy.exp()
     mismatch = mismatch_ratio - off_policy - 1
     columns = (
         torch.ones_like(ratio),
-        bad & (ratio < 1 - config.clip_low),
-        good & (ratio > 1 + config.clip_high),
-        zeros if config.delta is None else bad & (ratio > config.delta),
+        low,
+        high,
+        delta,
+        low | high | delta,
         ratio,
         ratio - ratio.log() - 1,
         mismatch,

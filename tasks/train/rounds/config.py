@@ -51,3 +51,10 @@ class RoundsConfig(BaseModel):
                 f"{self.groups_per_step}, so no step could ever be full: raise max_jobs_per_step"
             )
         return self
+
+    def versions(self, step: int) -> tuple[int, int]:
+        """Oldest and newest policy version whose rollouts a step may train on.
+
+        Step N trains version N - 1, so rollouts of version v are N - 1 - v versions behind.
+        """
+        return max(0, step - 1 - self.staleness), step - 1

@@ -128,11 +128,8 @@ class Driver:
                 continue
             batch = self._batch(step)
             for number in batch.to_issue():
-                job = self._parts.planner.rollouts(step, number, *self._bounds(step))
+                job = self._parts.planner.rollouts(step, number, *self._rounds.versions(step))
                 self._parts.dealer.deal(job, ROLLOUTS + step)
-
-    def _bounds(self, step: int) -> tuple[int, int]:
-        return max(0, step - 1 - self._rounds.staleness), step - 1
 
     def _batch(self, step: int) -> StepBatch:
         if step not in self._batches:
@@ -141,10 +138,10 @@ class Driver:
                 batch.expected_share = self._share
             self._batches[step] = batch
             # What an earlier part of the run has committed is not made again.
-            first = self._parts.planner.rollouts(step, 0, *self._bounds(step))
+            first = self._parts.planner.rollouts(step, 0, *self._rounds.versions(step))
             left = self._parts.store.list(self._parts.layout.folder(first))
             for number in range(self._rounds.max_jobs_per_step if left else 0):
-                job = self._parts.planner.rollouts(step, number, *self._bounds(step))
+                job = self._parts.planner.rollouts(step, number, *self._rounds.versions(step))
                 if (rollouts := self._parts.committed(job)) is not None:
                     self._files[step][number] = rollouts
                     batch.accept(number, rollouts.useful)

@@ -70,7 +70,8 @@ def _token_losses(sequence: Sequence, config: ObjectiveConfig) -> list[float]:
         value = -weight * gain
         if config.kl_coef:
             x = math.exp(sequence.reference[t]) / math.exp(sequence.now[t])
-            value += config.kl_coef * min(10.0, x - math.log(x) - 1)
+            share = ratio if config.kl_unbiased else 1.0
+            value += config.kl_coef * share * min(10.0, x - math.log(x) - 1)
         losses.append(value - config.entropy_coef * sequence.entropy[t])
     return losses
 

@@ -56,14 +56,16 @@ def test_every_variant(correction: str, aggregation: str, dtype: torch.dtype) ->
         torch.tensor([sequence.advantage for sequence in sequences]), sizes
     )
     divisor = normaliser((sizes - 1).tolist(), aggregation)
-    for delta, (low, high), kl_coef, entropy_coef in itertools.product(
-        (None, 4.0), ((0.2, 0.2), (0.1, 0.28)), (0.0, 0.05), (0.0, 0.01)
+    divergences = ((0.0, True), (0.05, True), (0.05, False))
+    for delta, (low, high), (kl_coef, kl_unbiased), entropy_coef in itertools.product(
+        (None, 4.0), ((0.2, 0.2), (0.1, 0.28)), divergences, (0.0, 0.01)
     ):
         config = ObjectiveConfig(
             clip_low=low,
             clip_high=high,
             delta=delta,
             kl_coef=kl_coef,
+            kl_unbiased=kl_unbiased,
             entropy_coef=entropy_coef,
             correction=correction,
             aggregation=aggregation,

@@ -25,7 +25,8 @@ MODEL = Path(infra.models.__file__).parent / "nano" / "s"
 TOLERANCE = 1e-5
 TRL_EPS = 1e-4
 GROUP, SAMPLES, WIDTH = 4, 12, 9
-END = 3
+END = 257
+"""<|end|> of the nano models."""
 
 pytestmark = [
     pytest.mark.slow,
@@ -50,7 +51,8 @@ def make_variants() -> list[dict[str, Any]]:
     """Each option that both have, against a base, and some together."""
     changes: list[dict[str, Any]] = [{"loss_type": name} for name in AGGREGATIONS]
     changes += [{"delta": 2.0}, {"delta": 4.0}, {"epsilon": 0.1, "epsilon_high": 0.28}]
-    changes += [{"beta": 0.05}, {"scale_rewards": "group"}, {"scale_rewards": "batch"}]
+    changes += [{"beta": 0.05}, {"beta": 0.05, "use_bias_correction_kl": False}]
+    changes += [{"scale_rewards": "group"}, {"scale_rewards": "batch"}]
     changes += [{"entropy_coef": 0.01}, {"mask_truncated_completions": True}]
     every = {"delta": 4.0, "beta": 0.05, "epsilon_high": 0.28, "scale_rewards": "group"}
     variants = []
@@ -139,6 +141,7 @@ def test_same_loss_and_gradients(
         clip_high=config["epsilon_high"],
         delta=config.get("delta"),
         kl_coef=config["beta"],
+        kl_unbiased=config.get("use_bias_correction_kl", True),
         entropy_coef=config.get("entropy_coef", 0.0),
         correction=CORRECTIONS[mode],
         ratio_low=0.5,

@@ -89,12 +89,14 @@ def test_the_divergence_is_added() -> None:
 def test_the_divergence_has_a_gradient_and_is_never_negative() -> None:
     now = torch.tensor([-1.0, -2.0], requires_grad=True)
     row = {"advantages": [0.0, 0.0], "reference": [-0.5, -2.0], "kl_coef": 1.0}
-    terms = loss_of(now, 2.0, **row)
-    terms.loss.backward()
-    assert terms.loss.item() * 2 == pytest.approx(math.exp(0.5) - 1.5)
-    assert terms.loss.item() * 2 == pytest.approx(0.14872, abs=1e-5)
-    # d k3 / d log pi = 1 - exp(d): towards the reference, and 0 where they agree
-    assert now.grad is not None and now.grad.tolist() == pytest.approx([(1 - math.exp(0.5)) / 2, 0])
+    # towards the reference, and 0 where they agree: 1 - exp(d) of k3, -d of the divergence itself
+    for unbiased, slope in ((False, 1 - math.exp(0.5)), (True, -0.5)):
+        now.grad = None
+        terms = loss_of(now, 2.0, kl_unbiased=unbiased, **row)
+        terms.loss.backward()
+        assert terms.loss.item() * 2 == pytest.approx(math.exp(0.5) - 1.5)
+        assert terms.loss.item() * 2 == pytest.approx(0.14872, abs=1e-5)
+        assert now.grad is not None and now.grad.tolist() == pytest.approx([slope / 2, 0])
     spread = torch.linspace(-60, 60, 1001)
     values = k3(spread, torch.zeros_like(spread))
     assert values.min() >= 0 and values.max() <= KL_BOUND
@@ -262,6 +264,7 @@ def test_metrics_count_what_the_bounds_did() -> None:
     figures = summarise(terms.sums, terms.maxima)
     assert figures["tokens"] == 6
     assert [round(6 * figures[f"clip_{name}"]) for name in ("low", "high", "delta")] == [1, 1, 1]
+    assert figures["clip_fraction"] == pytest.approx(3 / 6)
     assert figures["ratio"] == pytest.approx(sum(ratios) / 6)
     assert figures["ratio_max"] == pytest.approx(5.0)
     assert figures["kl"] == figures["entropy"] == 0.0

@@ -69,6 +69,8 @@ def answer(
                 report_to=[],
                 per_device_train_batch_size=len(rows),
                 gradient_accumulation_steps=1,
+                steps_per_generation=1,
+                num_iterations=2,  # so that the old log-probabilities are asked for
                 num_generations=int(arrays["group"]),
                 max_completion_length=arrays["ids"].shape[1],
                 **variant["config"],

@@ -1,0 +1,211 @@
+"""Wall time to a held-out solve rate: our rounds against TRL's GRPOTrainer, on two cores.
+
+Both sides start from the same nano policy and train on the same tasks of the same published split,
+with the same group size, samples per optimizer step, learning rate and schedule, optimizer, clips
+and advantages, sampled at temperature 1, rewarded by the same verifiers, measured on the same
+held-out tasks by the same engine. TRL has both cores (the better of 1 and 2 threads is taken where
+both are asked for); we have our profile: a node, a trainer and the flow as processes, asynchronous.
+
+Our clock runs from the start of the rounds, with the start of the trainer's and the node's
+processes, the checks of the uploads and the evaluations in it. TRL's runs from `train()` and stands
+still while the policy is measured. The time to the rate is interpolated between the last evaluation
+below it and the first at or above it.
+
+    python -m tests.bench.rl_vs_trl [--profile rl-local] [--seeds 1] [--target 0.7]
+        [--every 10] [--limit 900] [--threads 2] [--set key=value ...]
+
+Metric `time_to_solve_rate`: medians over the seeds, in seconds; the curves go to stderr.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from flows.profiles import load_config
+from flows.rl_config import RlConfig
+from infra.models.registry import materialise
+from infra.storage import RunLayout, Store
+from tasks.train.rounds.layout import RlLayout
+from tasks.train.rounds.report import read_evaluations
+from tasks.train.rounds.tasks import RlTask, read_split
+from tests.bench.peers import peer_python
+
+PROGRAM = Path(__file__).with_name("trl_training.py")
+POLL_SECONDS = 0.5
+SCALING = {"std": "group", "batch_std": "batch", "none": "none"}
+LOSS = {"token_mean": "dapo", "sequence_mean": "grpo", "sequence_sum": "luspo"}
+
+Curve = list[tuple[float, float]]
+"""Seconds and the mean over the kinds of the held-out solve rate."""
+
+
+class NotReached(RuntimeError):
+    """A side did not reach the target in its time."""
+
+
+def seconds_to(target: float, curve: Curve, who: str) -> float:
+    """When the curve first reaches the target."""
+    before = (0.0, 0.0)
+    for seconds, rate in curve:
+        if rate >= target:
+            share = (target - before[1]) / (rate - before[1])
+            return before[0] + share * (seconds - before[0])
+        before = seconds, rate
+    raise NotReached(f"{who} did not reach {target:g}: {curve}")
+
+
+def our_curve(
+    config: RlConfig, profile: str, settings: list[str], run_id: str, target: float, limit: float
+) -> Curve:
+    """Run `tracemill rl` until the target is reached."""
+    command = [sys.executable, "-m", "flows.cli", "rl", "--profile", profile, "--run-id", run_id]
+    for setting in settings:
+        command += ["--set", setting]
+    store, layout = Store(config.storage.root), RlLayout(RunLayout(run_id))
+    curve: Curve = []
+    with tempfile.TemporaryFile() as log:
+        process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
+        try:
+            while not curve or (curve[-1][1] < target and curve[-1][0] < limit):
+                ended = process.poll() is not None
+                time.sleep(POLL_SECONDS)
+                curve = [
+                    (found.seconds, statistics.mean(r.sampled.mean for r in found.kinds.values()))
+                    for found in read_evaluations(store, layout)
+                ]
+                if ended:
+                    break
+        finally:
+            process.terminate()
+            process.wait()
+        if not curve:
+            log.seek(0)
+            raise NotReached(f"no evaluation of {run_id}: {log.read()[-2000:]!r}")
+    return curve
+
+
+def trl_curve(
+    config: RlConfig, dataset: str, every: int, target: float, limit: float, threads: int
+) -> Curve:
+    """Run TRL in its environment until the target is reached."""
+    split = read_split(config.tasks.model_copy(update={"dataset": dataset}))
+    rounds, trainer, objective = config.rounds, config.trainer, config.objective
+    samples = rounds.group_size * rounds.groups_per_step // trainer.optimizer_steps
+    settings = {
+        "model": str(materialise(config.model)),
+        "threads": threads,
+        "train": [plain(task) for task in split.train],
+        "held_out": [plain(task) for task in split.held_out],
+        "measure_every": every * trainer.optimizer_steps,
+        "target": target,
+        "limit_seconds": limit,
+        "grpo": {
+            "seed": config.seed,
+            "per_device_train_batch_size": samples,
+            "gradient_accumulation_steps": 1,
+            "steps_per_generation": trainer.optimizer_steps,
+            "num_generations": rounds.group_size,
+            "max_completion_length": config.sampling.max_tokens,
+            "temperature": config.sampling.temperature,
+            "learning_rate": trainer.learning_rate,
+            "lr_scheduler_type": trainer.schedule,
+            "warmup_steps": trainer.warmup_steps,
+            "max_steps": trainer.total_steps or rounds.steps * trainer.optimizer_steps,
+            "adam_beta1": trainer.betas[0],
+            "adam_beta2": trainer.betas[1],
+            "adam_epsilon": trainer.epsilon,
+            "weight_decay": trainer.weight_decay,
+            "max_grad_norm": trainer.max_grad_norm,
+            "epsilon": objective.clip_low,
+            "epsilon_high": objective.clip_high,
+            "delta": objective.delta,
+            "beta": objective.kl_coef,
+            "scale_rewards": SCALING[objective.advantage],
+            "loss_type": LOSS[objective.aggregation],
+        },
+    }
+    with tempfile.TemporaryDirectory() as name:
+        source, sink = Path(name, "settings.json"), Path(name, "evaluations.jsonl")
+        source.write_text(json.dumps(settings))
+        done = subprocess.run(
+            # -I: neither this folder nor PYTHONPATH may put our package in its place.
+            [str(peer_python("trl")), "-I", str(PROGRAM), str(source), str(sink)],
+            env=os.environ
+            | {"OMP_NUM_THREADS": str(threads), "TRACEMILL_ENGINE_THREADS": str(threads)}
+            | {"HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        if done.returncode:
+            raise NotReached(f"TRL failed: {done.stdout[-3000:]}")
+        found = [json.loads(line) for line in sink.read_text().splitlines()]
+    return [(each["seconds"], statistics.mean(each["rates"].values())) for each in found]
+
+
+def plain(task: RlTask) -> dict[str, Any]:
+    """A task as JSON."""
+    return {
+        "prompt": [dict(message) for message in task.prompt],
+        "kind": task.kind,
+        "task_type": task.task_type,
+        "verification_info": task.verification_info,
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--profile", default="rl-local")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[1])
+    parser.add_argument("--target", type=float, default=0.7)
+    parser.add_argument("--every", type=int, default=10, help="rollout steps per evaluation")
+    parser.add_argument("--limit", type=float, default=900.0, help="seconds a side has")
+    parser.add_argument("--threads", type=int, nargs="+", default=[2], help="of TRL")
+    parser.add_argument("--set", dest="sets", nargs="*", default=[], help="of the profile")
+    arguments = parser.parse_args()
+    peer_python("trl")
+    ours: list[float] = []
+    theirs: dict[int, list[float]] = {threads: [] for threads in arguments.threads}
+    with tempfile.TemporaryDirectory() as root:
+        for seed in arguments.seeds:
+            settings = [f"storage.root={root}", f"seed={seed}", *arguments.sets]
+            settings += [f"evaluation.every={arguments.every}"]
+            config = load_config(RlConfig, arguments.profile, settings)
+            rest = arguments.target, arguments.limit
+            curve = our_curve(config, arguments.profile, settings, f"ours-{seed}", *rest)
+            show(f"ours, seed {seed}", curve)
+            ours.append(seconds_to(arguments.target, curve, "ours"))
+            layout = RlLayout(RunLayout(f"ours-{seed}"))
+            dataset = Store(root).read_json(f"{layout.root}/dataset.json")["dataset"]
+            for threads, found in theirs.items():
+                curve = trl_curve(config, dataset, arguments.every, *rest, threads)
+                show(f"TRL with {threads} threads, seed {seed}", curve)
+                found.append(seconds_to(arguments.target, curve, "TRL"))
+    mine = statistics.median(ours)
+    peer = min(statistics.median(found) for found in theirs.values())
+    figures = {
+        "bench": "rl_vs_trl",
+        "metric": "time_to_solve_rate",
+        "ours": round(mine, 1),
+        "peer": round(peer, 1),
+        "peer_name": "TRL 1.16.0 GRPOTrainer",
+        "ratio": round(peer / mine, 3),
+        "unit": "s",
+    }
+    print(json.dumps(figures), flush=True)
+
+
+def show(who: str, curve: Curve) -> None:
+    points = ", ".join(f"{seconds:.0f} s {rate:.3f}" for seconds, rate in curve)
+    print(f"{who}: {points}", file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    main()
