@@ -2,6 +2,5 @@
 
 from infra.broadcast.client import BroadcastClient, Version
 from infra.broadcast.origin import Origin
-from infra.broadcast.service import serving
 
-__all__ = ["BroadcastClient", "Origin", "Version", "serving"]
+__all__ = ["BroadcastClient", "Origin", "Version"]

@@ -28,9 +28,8 @@ from infra.broadcast.errors import (
     OriginFault,
     TooSlow,
 )
-from infra.broadcast.manifest import MANIFEST_NAME, MAX_MANIFEST_BYTES, parse
+from infra.broadcast.manifest import MANIFEST_NAME, MAX_MANIFEST_BYTES, TOKEN_VARIABLE, parse
 from infra.broadcast.origin import published
-from infra.broadcast.service import TOKEN_VARIABLE
 from infra.storage.layout import segment
 from infra.storage.local import TEMP_PREFIX, fsync_directory
 

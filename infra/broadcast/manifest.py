@@ -27,6 +27,8 @@ SHARD_BYTES = 50_000_000
 """Default size of a shard (SHARDCAST's)."""
 MAX_SHARD_BYTES = 1 << 32
 MANIFEST_NAME = "manifest.json"
+TOKEN_VARIABLE = "TRACEMILL_BROADCAST_TOKEN"
+"""Environment variable with the bearer token of an origin that others than this machine reach."""
 
 
 def shard_name(index: int) -> str:

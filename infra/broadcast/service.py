@@ -22,10 +22,9 @@ from fastapi import Depends, FastAPI, HTTPException, Request, Response
 from fastapi.responses import FileResponse
 
 from infra.broadcast.errors import OpenOrigin, OriginFault
-from infra.broadcast.manifest import MANIFEST_NAME
+from infra.broadcast.manifest import MANIFEST_NAME, TOKEN_VARIABLE
 from infra.broadcast.origin import published
 
-TOKEN_VARIABLE = "TRACEMILL_BROADCAST_TOKEN"
 START_SECONDS = 60.0
 _NAME = re.compile(rf"{re.escape(MANIFEST_NAME)}|shard_[0-9]{{5,}}\.bin")
 

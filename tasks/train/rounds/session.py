@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 
-from infra.broadcast import Origin, serving
+from infra.broadcast import Origin
+from infra.broadcast.service import serving
 from infra.inference.prompts import ChatTokenizer
 from infra.models.registry import materialise
 from infra.pool import Job, JobResult, NodePool

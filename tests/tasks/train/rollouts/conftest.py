@@ -9,7 +9,8 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from swarm import VERSIONS, Run, changed_weights
 
-from infra.broadcast import Origin, serving
+from infra.broadcast import Origin
+from infra.broadcast.service import serving
 from tasks.train.rollouts.job import Broadcast
 from toploc.signing import SigningKey
 

@@ -1,0 +1,89 @@
+"""Publishing: whole versions, growing numbers, a few of them kept."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from infra.broadcast.errors import NothingToPublish, OpenOrigin, VersionGoesBack, VersionTaken
+from infra.broadcast.service import check_open
+
+
+def test_the_newest_versions_stay(origin, weights):
+    for number in (0, 1, 2, 5):
+        origin.publish(number, weights(number))
+    assert origin.versions() == [1, 2, 5]
+    assert sorted(os.listdir(origin.root)) == ["1", "2", "5"]
+
+
+def test_a_version_is_published_once(origin, weights):
+    source = weights(4)
+    first = origin.publish(4, source)
+    assert origin.publish(4, source) == first
+    with pytest.raises(VersionTaken):
+        origin.publish(4, weights(5))
+
+
+def test_versions_only_grow(origin, weights):
+    origin.publish(4, weights(4))
+    with pytest.raises(VersionGoesBack, match="at least 5"):
+        origin.publish(3, weights(3))
+    assert origin.versions() == [4]
+
+
+def test_what_a_killed_publisher_left_is_no_version_and_goes(origin, weights):
+    origin.publish(0, weights(0))
+    left = origin.root / ".tmp-1"
+    left.mkdir()
+    (left / "shard_00000.bin").write_bytes(b"half")
+    assert origin.versions() == [0]
+    origin.publish(1, weights(1))
+    assert sorted(os.listdir(origin.root)) == ["0", "1"]
+
+
+def test_only_directories_of_files_can_be_versions(origin, weights, tmp_path):
+    nested = weights(0)
+    (nested / "more").mkdir()
+    (tmp_path / "nothing").mkdir()
+    for directory in (nested, tmp_path / "nothing", tmp_path / "absent"):
+        with pytest.raises(NothingToPublish):
+            origin.publish(0, directory)
+    assert origin.versions() == []
+
+
+PUBLISH_WITH_LITTLE_ROOM = """
+import resource, signal, sys
+from pathlib import Path
+from infra.broadcast.errors import DiskFull
+from infra.broadcast.origin import Origin
+from toploc.signing import SigningKey
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (8192, 8192))
+try:
+    Origin(Path(sys.argv[1]), "run", SigningKey(b"k" * 32), 3, 16384).publish(1, Path(sys.argv[2]))
+except DiskFull as error:
+    sys.exit(0 if error.retryable else 3)
+"""
+
+
+def test_a_full_disk_publishes_nothing_and_leaves_nothing(origin, weights):
+    origin.publish(0, weights(0))
+    source = weights(1)
+    command = [sys.executable, "-c", PUBLISH_WITH_LITTLE_ROOM, str(origin.root), str(source)]
+    assert subprocess.run(command, timeout=120).returncode == 0
+    assert sorted(os.listdir(origin.root)) == ["0"]
+    origin.publish(1, source)
+    assert origin.versions() == [0, 1]
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.0.1", "example.org"])
+def test_strangers_need_a_token(host):
+    with pytest.raises(OpenOrigin):
+        check_open(host, "")
+    check_open(host, "secret")
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.9.9.9", "::1", "localhost"])
+def test_this_machine_needs_none(host):
+    check_open(host, "")
