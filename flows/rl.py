@@ -51,7 +51,7 @@ def rl_rounds(config: RlConfig = DEFAULT, run_id: str = "") -> State[Any]:
     choice = config.tasks.model_copy(update={"dataset": dataset_of(run)})
     rounds = rounds_of(config, read_split(choice))
     with (
-        local_pool(config.provision) as pool,
+        local_pool(config.provision, run.store, f"{run.layout.root}/pool") as pool,
         opened(rounds, run.store, run.layout, pool, shown(config.rounds.steps)) as driver,
     ):
         driver.run()

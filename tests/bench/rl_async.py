@@ -101,7 +101,7 @@ def measure(dataset: Path, side: Side, steps: int, times: Times) -> None:
     root = tempfile.mkdtemp(prefix="rl-async-")
     store, layout = Store(root), RlLayout(RunLayout("bench"))
     with (
-        local_pool(ProvisionConfig(nodes=side.nodes)) as pool,
+        local_pool(ProvisionConfig(nodes=side.nodes), store, f"{layout.root}/pool") as pool,
         opened(rounds(dataset, side, steps), store, layout, pool, events) as driver,
     ):
         driver.run()

@@ -1,16 +1,16 @@
 """Gives jobs to the pool and brings back what was accepted.
 
 Invariants: a job that was given out ends accepted exactly once, or JobGivenUp; the job of a refused
-upload goes out again; a job that is waited for too long goes
-to a second node too, and the first good answer counts; uploads are read and checked on a thread of
-their own, so that the next jobs are dealt meanwhile.
+upload goes out again; a job that is waited for too long goes to a second node too, and the first
+good answer counts; uploads are read and checked on a thread of their own, so that the next jobs are
+dealt meanwhile.
 """
 
 import queue
 import time
 from collections.abc import Callable
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import Self
 
@@ -109,7 +109,7 @@ class Dealer:
         dealt.attempts += 1
         dealt.since = time.monotonic()
         attempt = dealt.attempts - 1
-        future = self._pool.submit(Job(job.job_id, job.kind, job.payload, dealt.priority))
+        future = self._pool.submit(replace(job, priority=dealt.priority))
         dealt.running.add(future)
         future.add_done_callback(
             lambda done: self._events.put(lambda: self._answered(dealt, attempt, done))
@@ -156,8 +156,6 @@ class Dealer:
     def _back_up(self) -> None:
         now = time.monotonic()
         for dealt in list(self._dealt.values()):
-            if not any(future.running() for future in dealt.running):
-                dealt.since = now  # the clock runs while a node has it
-            elif len(dealt.running) == 1 and now - dealt.since > self._backup_seconds:
+            if len(dealt.running) == 1 and now - dealt.since > self._backup_seconds:
                 self.tally.backups += 1
                 self._give(dealt)

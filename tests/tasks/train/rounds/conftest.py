@@ -64,7 +64,7 @@ def driving(rounds: Rounds, root: Path, nodes: int = 1, events: Events | None = 
     """A driver of the rounds over real nodes, and the run's layout and store."""
     store, layout = Store(str(root)), RlLayout(RunLayout("tiny"))
     with (
-        local_pool(ProvisionConfig(nodes=nodes)) as pool,
+        local_pool(ProvisionConfig(nodes=nodes), store, f"{layout.root}/pool") as pool,
         opened(rounds, store, layout, pool, events or Events()) as driver,
     ):
         yield driver, store, layout
