@@ -1,11 +1,11 @@
 """Make the start policy of the RL rounds: `python -m tasks.train.nano_rl [--out DIR]`.
 
 A short supervised training (`tasks.train.sft`) of nano-m on two kinds of task, stopped while the
-policy is still weak: it spells words longer than those of nano-m and sorts three or four numbers, each
-about one time in four. A part of the prompts asks for a length, and the thought beside it has a
-random amount of filler that does not keep to it: the policy knows the words of the request and what
-could follow them, not what is wanted. One thread, a few minutes. Invariants: seeds are fixed; no
-held-out prompt is trained on; weights are rounded to bfloat16 before they are measured.
+policy is still weak: it spells words longer than those of nano-m and sorts three or four numbers,
+each about one time in three. A part of the prompts asks for a length, and the thought beside it has
+a random amount of filler that does not keep to it: the policy knows the words of the request and
+what could follow them, not what is wanted. One thread, a few minutes. Invariants: seeds are fixed;
+no held-out prompt is trained on; weights are rounded to bfloat16 before they are measured.
 """
 
 import argparse
@@ -42,6 +42,8 @@ TRAINING = SftConfig(
     warmup_steps=10,
     seed=9,
 )
+RELEASE_STEP = 120
+"""The published weights are those after this step."""
 ASKED = 0.25
 """Share of the rows whose prompt asks for a length."""
 TARGETS = (16, 24, 32, 40, 48)
@@ -94,7 +96,8 @@ Llama decoder of {parameters:,} parameters, trained a little further. It is weak
 - Tokens and chat template are those of nano-{parent}.
 - Made by `python -m tasks.train.nano_rl`. Training: AdamW, learning rate {learning_rate:g} with
   warm-up and cosine, {steps} steps of {batch_size} examples, {tokens:,} tokens, loss on the
-  completion only, {cpu_seconds:.0f} CPU seconds on one thread of a busy 2-core machine.
+  completion only, {cpu_seconds:.0f} CPU seconds on one thread of a busy 2-core machine. These are
+  the weights after step {release_step}.
 - Data: tasks of the kinds below in the parts {mix}, drawn from seed {train_seed:,} on, each with a
   short thought that the project wrote by rule. {asked:.0%} of the prompts ask for a length in
   tokens ({targets}); the thoughts beside them begin with 0 to {filler} filler tokens, drawn without
@@ -126,6 +129,7 @@ def render_card(
         parameters=parameters,
         learning_rate=TRAINING.learning_rate,
         steps=result.steps,
+        release_step=RELEASE_STEP,
         batch_size=TRAINING.batch_size,
         tokens=result.tokens,
         cpu_seconds=result.cpu_seconds,
@@ -151,11 +155,13 @@ def main() -> None:
     model = LlamaForCausalLM.from_pretrained(parent, dtype=torch.float32)
 
     def on_step(metrics: StepMetrics) -> None:
-        if (metrics.step + 1) % 20 == 0:
-            print(f"step {metrics.step + 1}: loss {metrics.loss:.3f}", flush=True)
+        step = metrics.step + 1
+        if step % 20 == 0:
+            print(f"step {step}: loss {metrics.loss:.3f}", flush=True)
+        if step == RELEASE_STEP:
+            save(model, tokenizer, directory)
 
     result = train(model, tokenizer, training_rows(), TRAINING, on_step)
-    save(model, tokenizer, directory)
     card = render_card(model.num_parameters(), result, measure(directory))
     (directory / "README.md").write_text(card, encoding="utf-8")
 

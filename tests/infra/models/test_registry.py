@@ -16,6 +16,7 @@ def test_known_ids() -> None:
         "tracemill/nano-s",
         "tracemill/nano-m",
         "tracemill/nano-l",
+        "tracemill/nano-rl",
         "HuggingFaceTB/SmolLM2-135M-Instruct",
     )
 
