@@ -65,4 +65,4 @@ def serve_node(
 if __name__ == "__main__":
     import sys
 
-    serve_node(*sys.argv[1:])
+    serve_node(sys.argv[1], sys.argv[2])

@@ -59,20 +59,27 @@ def end_marked(variable: str, mark: str) -> None:
             process.kill()
         except psutil.Error:
             continue
+
+
+def remove_containers(variable: str, mark: str) -> None:
+    """Remove the containers that carry the mark, where there is docker."""
     docker = shutil.which("docker")
-    if docker and variable == AGENT:
-        label = f"label={variable}={mark}"
-        found = subprocess.run(
-            [docker, "ps", "-aq", "--filter", label], capture_output=True, text=True, check=False
-        )
-        if names := found.stdout.split():
-            subprocess.run([docker, "rm", "-f", *names], capture_output=True, check=False)
+    if docker is None:
+        return
+    found = subprocess.run(
+        [docker, "ps", "-aq", "--filter", f"label={variable}={mark}"],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    if names := found.stdout.split():
+        subprocess.run([docker, "rm", "-f", *names], capture_output=True, check=False)
 
 
 def main(variable: str, mark: str) -> None:
     """Wait for the watched process to end, then end what it left."""
     sys.stdin.buffer.read()
     end_marked(variable, mark)
+    if variable == AGENT:
+        remove_containers(variable, mark)
 
 
 if __name__ == "__main__":

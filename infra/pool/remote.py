@@ -34,6 +34,7 @@ from infra.pool.wire import (
 )
 
 POLL_SECONDS = 20.0
+JOIN_SECONDS = 5.0
 OWNER_SECONDS = 900.0
 """The service deletes the tasks when nobody has asked for results for so long."""
 MAX_REFUSALS = 3
@@ -181,7 +182,7 @@ class RemotePool:
             with contextlib.suppress(PoolError):
                 self._client.call("DELETE", f"/tasks/{task_id}", patience=2.0)
         for reader in self._readers:
-            reader.join()
+            reader.join(JOIN_SECONDS)
 
     def _cancelled(self, shard_id: str, future: "Future[JobResult]") -> None:
         if future.cancelled() and self._open:

@@ -1,8 +1,8 @@
 """A node's side of generate: decode the planned batches, prove and sign them, write one file.
 
 Invariants: the node sees prompt ids, sampling, seeds and trace ids, never a task's answer; it
-writes one file, which its agent uploads; proofs are made from the hidden states while they pass, 32 rows at
-a time, and nothing of the states is kept; what the node answers for is signed with its own key.
+writes one file, which its agent uploads; proofs are made from the hidden states while they pass, 32
+rows at a time, and nothing of the states is kept; what the node answers for is signed with its key.
 """
 
 from collections.abc import Callable
@@ -41,9 +41,16 @@ class ProofSink:
 
 
 def generate_shard(
-    payload: dict[str, Any], engine_of: Callable[[str], Engine], out: Path, key: SigningKey
+    payload: dict[str, Any],
+    engine_of: Callable[[str], Engine],
+    out: Path,
+    key: SigningKey,
+    progress: Callable[[float], None] = lambda share: None,
 ) -> dict[str, Any]:
-    """Generate one shard into a file in `out`; returns its rows and output tokens."""
+    """Generate one shard into a file in `out`; returns its rows and output tokens.
+
+    `progress` is told the share that is done, after each batch.
+    """
     engine = engine_of(payload["model"])
     if engine.revision != payload["revision"]:
         raise ValueError(
@@ -53,7 +60,7 @@ def generate_shard(
     sampling = payload["sampling"]
     params = SamplingParams(**sampling | {"stop": tuple(sampling["stop"])})
     rows: list[dict[str, Any]] = []
-    for batch in payload["batches"]:
+    for number, batch in enumerate(payload["batches"], 1):
         sink = ProofSink()
         requests = [Request(r["trace_id"], tuple(r["prompt_ids"]), r["seed"]) for r in batch]
         completions = engine.generate(requests, params, sink)
@@ -61,6 +68,7 @@ def generate_shard(
             _signed(_row(completion, sink, engine.environment), request, payload, key)
             for request, completion in zip(requests, completions, strict=True)
         ]
+        progress(number / len(payload["batches"]))
     data = parquet_bytes(table_from_rows(rows, upload.SCHEMA))
     (out / "traces.parquet").write_bytes(data)
     return {

@@ -47,14 +47,16 @@ def load_models(payload: dict[str, Any], engine_of: Callable[[str], Engine]) -> 
     return {"models": len(revisions), "memory_mb": resident >> 20}
 
 
-def works(key: SigningKey) -> dict[str, Work]:
+def works(
+    key: SigningKey, progress: Callable[[float], None] = lambda share: None
+) -> dict[str, Work]:
     """What a node can do, by the kind of the job."""
     policies = Policies()
     return {
         "check_rollouts": _uploads_nothing(RolloutCheck(policies)),
-        "generate": partial(generate_shard, key=key),
+        "generate": partial(generate_shard, key=key, progress=progress),
         "load": _uploads_nothing(load_models),
-        "rollouts": _uploads_nothing(RolloutWork(key, policies)),
+        "rollouts": RolloutWork(key, policies),
         "validate": _uploads_nothing(validate_shard),
     }
 
@@ -121,7 +123,7 @@ def main() -> None:
 
     key = load_key(Path(os.environ[NODE_KEY]))
     send({"node_id": key.node_id})
-    work = works(key)
+    work = works(key, lambda share: send({"progress": share}))
     engines = Engines(int(os.environ.get("TRACEMILL_ENGINE_THREADS", "1")))
     while True:
         send(answer(json.loads(jobs.get()), work, engines))

@@ -10,6 +10,7 @@ from infra.pool.agent.errors import NotAdmitted
 from infra.pool.agent.worker import Worker
 from infra.pool.challenge import Work
 from infra.pool.client import PoolClient
+from infra.pool.errors import RequestRefused
 from infra.pool.wire import (
     Admission,
     CanaryResult,
@@ -22,11 +23,30 @@ from infra.pool.wire import (
     Registration,
 )
 
+ATTEMPTS = 3
+CONFLICT = 409
+
 
 def join(
     client: PoolClient, request: RegisterRequest, worker_for: Callable[[str], Worker]
 ) -> Registration:
-    """Register and prove; NotAdmitted says why not. `worker_for` starts the worker of an image."""
+    """Register and prove; NotAdmitted says why not. `worker_for` starts the worker of an image.
+
+    A service that was restarted in between has forgotten the challenge: then it begins again.
+    """
+    for _ in range(ATTEMPTS):
+        try:
+            return _join(client, request, worker_for)
+        except RequestRefused as error:
+            why = str(error)
+            if error.status != CONFLICT:
+                break
+    raise NotAdmitted(why)
+
+
+def _join(
+    client: PoolClient, request: RegisterRequest, worker_for: Callable[[str], Worker]
+) -> Registration:
     registration = client.call("PUT", "/nodes", request, Registration)
     if registration.challenge:
         admission = prove(client)

@@ -15,8 +15,9 @@ from pathlib import Path
 from infra.pool.agent import machine
 from infra.pool.agent.admission import join
 from infra.pool.agent.config import AgentConfig
-from infra.pool.agent.errors import NotAdmitted
+from infra.pool.agent.errors import NotAdmitted, WorkerDied
 from infra.pool.agent.launch import Launcher
+from infra.pool.agent.peers import Peers
 from infra.pool.agent.shards import Lease, Place, ShardRunner
 from infra.pool.agent.standing import StandingRunner
 from infra.pool.client import PoolClient
@@ -35,7 +36,6 @@ from infra.reaper import AGENT, end_marked
 log = logging.getLogger("tracemill.agent")
 
 LOG_CHARS = 16_000
-OUT = ("NODE_EXCLUDED",)
 PAUSE = 1.0
 
 
@@ -57,6 +57,7 @@ class Agent:
         self._mark, self._version = mark, version
         self._runner: ShardRunner | StandingRunner | None = None
         self._assignment: Assignment | None = None
+        self._peers = Peers(())
         self._data = HeartbeatData()
         self._etag = ""
         self._every = 10.0
@@ -72,10 +73,10 @@ class Agent:
             self._join()
             while not self._finished():
                 self._turn()
-            self._say_gone()
         finally:
             self._stop_runner()
             end_marked(AGENT, self._mark)
+            self._say_gone()
 
     def _on_signal(self, number: int, frame: object) -> None:
         if self._leaving or number == signal.SIGHUP:
@@ -86,7 +87,7 @@ class Agent:
 
     def _say_gone(self) -> None:
         try:
-            self._client.call("POST", "/nodes/gone", patience=2.0)
+            self._client.call("POST", "/nodes/gone", patience=1.0)
         except PoolError as error:
             log.warning("%s", error)
 
@@ -125,35 +126,33 @@ class Agent:
         """One heartbeat, and what follows from its answer."""
         try:
             answer = self._beat(self._every)
+            self._etag, self._data = answer.etag, answer.data
+            for order in answer.data.orders:
+                self._obey(order)
+            if answer.data.register_again:
+                self._stop_runner()
+                self._join()
+            else:
+                self._follow(answer.data)
         except PoolUnreachable as error:
             log.warning("%s", error)
             if self._leaving:
                 self._data = HeartbeatData()
-            return
         except RequestRefused as error:
             self._refused(error)
-            return
-        self._etag, self._data = answer.etag, answer.data
-        for order in answer.data.orders:
-            self._obey(order)
-        if answer.data.register_again:
-            self._stop_runner()
-            self._join()
-        else:
-            self._follow(answer.data)
 
     def _refused(self, error: RequestRefused) -> None:
         if error.code == "UNKNOWN_NODE":
             self._stop_runner()
             self._join()
-        elif error.code in OUT:
+        elif error.code == "NODE_EXCLUDED":
             raise NotAdmitted(str(error)) from error
-        else:
+        elif error.code != "OUT_OF_ORDER":  # a report of ours was faster
             log.warning("%s", error)
             time.sleep(PAUSE)
 
     def _beat(self, wait: float) -> HeartbeatAnswer:
-        runner, data = self._runner, self._data
+        runner = self._runner
         body = Heartbeat(
             address=self._node_id,
             version=self._version,
@@ -171,9 +170,10 @@ class Agent:
         if runner is not None:
             body.task_id = runner.place.task_id
             body.group_id = runner.place.group_id
+            body.rtt_ms = self._peers.rtt_ms()
             body.group_version = runner.place.version if runner.ready else -1
             if isinstance(runner, ShardRunner):
-                body.shard_id, body.progress = runner.shard_id or data.shard_id, runner.progress
+                body.shard_id, body.progress = runner.shard_id, runner.progress
                 body.task_state = "RUNNING" if runner.ready else "PENDING"
             else:
                 body.task_state, body.task_details = runner.state, runner.details()
@@ -194,12 +194,16 @@ class Agent:
         if data.group is not None and data.current_task is not None:
             group = data.group
             place = Place(group.group_id, group.version, group.index, data.current_task.id)
+        if isinstance(self._runner, ShardRunner) and self._runner.broken:
+            raise WorkerDied(f"the worker does not start: {self._runner.broken}")
         if self._runner is not None and (
             place != self._runner.place or data.current_task != self._assignment
         ):
             self._stop_runner()
         if place is not None and data.current_task is not None and self._runner is None:
             self._assignment = data.current_task
+            others = data.group.members if data.group else []
+            self._peers = Peers([peer for peer in others if peer.node_id != self._node_id])
             self._runner = self._start(place, data.current_task)
         if isinstance(self._runner, ShardRunner):
             lease = Lease(data.shard_id, data.leased_at) if data.shard_id else None
@@ -214,6 +218,7 @@ class Agent:
 
     def _stop_runner(self) -> None:
         runner, self._runner, self._assignment = self._runner, None, None
+        self._peers.close()
         if runner is not None:
             runner.close()
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from infra.pool.agent.agent import Agent
 from infra.pool.agent.config import AgentConfig
-from infra.pool.agent.errors import NotAdmitted
+from infra.pool.agent.errors import AgentError, NotAdmitted
 from infra.pool.agent.identity import load_key, p2p_seed
 from infra.pool.agent.launch import Launcher
 from infra.pool.client import PoolClient
@@ -16,10 +16,11 @@ from infra.reaper import AGENT, watch_this_process
 
 EXCLUDED = 3
 """Exit code of an agent that its pool does not take, or not any more."""
+FAULT = 1
 
 
 def run_agent(config: AgentConfig) -> int:
-    """Run until the node leaves; the exit code: 0, or EXCLUDED."""
+    """Run until the node leaves; the exit code: 0, EXCLUDED, or FAULT."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(message)s")
     logging.getLogger("httpx").setLevel(logging.WARNING)
     mark = watch_this_process(AGENT)
@@ -35,9 +36,9 @@ def run_agent(config: AgentConfig) -> int:
         agent = Agent(client, key.node_id, config, launcher, work_dir, mark, version("tracemill"))
         try:
             agent.run()
-        except NotAdmitted as error:
+        except AgentError as error:
             logging.getLogger("tracemill.agent").error("%s", error)
-            return EXCLUDED
+            return EXCLUDED if isinstance(error, NotAdmitted) else FAULT
         finally:
             client.close()
     return os.EX_OK

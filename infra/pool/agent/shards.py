@@ -6,6 +6,8 @@ waits for its answer; a result goes to the pool only by rank 0. A worker that di
 fault the first time, and the shard's when the same shard ends it again.
 """
 
+import hashlib
+import logging
 import shutil
 import tempfile
 import threading
@@ -13,17 +15,22 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from infra.pool.agent.errors import WorkerDied
-from infra.pool.agent.uploads import upload_files
+from infra.pool.agent.uploads import upload
 from infra.pool.agent.worker import Worker, files_of
 from infra.pool.client import PoolClient
-from infra.pool.errors import PoolError
+from infra.pool.errors import PoolUnreachable, RequestRefused
 from infra.pool.wire import ShardFailure, ShardResult, ShardWork
+
+log = logging.getLogger("tracemill.agent")
+
+T = TypeVar("T")
 
 MAX_REASON = 2000
 START_ATTEMPTS = 3
+JOIN_SECONDS = 5.0
 
 
 @dataclass(frozen=True)
@@ -57,12 +64,13 @@ class ShardRunner:
         """`start` makes the worker; `changed` is called when the pool should hear of something."""
         self.place = place
         self.ready = False
+        self.broken = ""
+        """Why the worker does not start."""
         self.progress = 0.0
         self._client, self._start, self._changed = client, start, changed
         self._deaths: Counter[str] = Counter()
         self._condition = threading.Condition()
         self._wanted: Lease | None = None
-        self._current: Lease | None = None
         self._done: Lease | None = None
         self._ended = False
         self._asking = False
@@ -73,9 +81,10 @@ class ShardRunner:
 
     @property
     def shard_id(self) -> str:
-        """The shard that is being worked on."""
-        current = self._current
-        return current.shard_id if current else ""
+        """The shard that is being worked on, or that is next; its lease is to be kept."""
+        with self._condition:
+            lease = self._wanted if self._wanted != self._done else None
+        return lease.shard_id if lease else ""
 
     def assign(self, lease: Lease | None) -> None:
         """What the group holds now."""
@@ -101,7 +110,8 @@ class ShardRunner:
             self._condition.notify()
         if worker is not None:
             worker.stop(0)
-        self._thread.join()
+        # It may be waiting for a service that does not answer.
+        self._thread.join(JOIN_SECONDS)
         shutil.rmtree(self._directory, ignore_errors=True)
 
     def _run(self) -> None:
@@ -132,22 +142,16 @@ class ShardRunner:
             if not self.ready:
                 self.ready = True
                 self._changed()
-        return self._give_up(why)
-
-    def _give_up(self, why: str) -> bool:
-        lease = self._next()
-        if lease is not None:
-            self._report(lease, ShardFailure(
-                group_id=self.place.group_id, cause="infra", kind="WorkerDied",
-                reason=f"it does not start: {why}"[:MAX_REASON],
-            ))  # fmt: skip
+            return True
+        self.broken = why
+        self._changed()
         return False
 
     def _next(self) -> Lease | None:
         with self._condition:
             while not self._ended and (self._wanted is None or self._wanted == self._done):
                 self._condition.wait()
-            self._current, self.progress = self._wanted, 0.0
+            self.progress = 0.0
             return None if self._ended else self._wanted
 
     def _one(self, lease: Lease) -> None:
@@ -157,16 +161,28 @@ class ShardRunner:
         try:
             said = self._answer(lease, out)
             if said is not None and self.place.index == 0:
-                self._report(lease, said)
-        except PoolError:
-            # The pool does not want it any more, or does not answer: it knows what to do.
-            pass
+                self._insist(lease, lambda: self._report(lease, said, out))
+        except RequestRefused as error:
+            # The lease is another's by now; or it ends, because it is not kept any more.
+            log.warning("%s", error)
         with self._condition:
-            self._done, self._current = lease, None
+            self._done = lease
 
-    def _answer(self, lease: Lease, out: Path) -> ShardResult | ShardFailure | None:
+    def _insist(self, lease: Lease, ask: Callable[[], T]) -> T | None:
+        """Ask as long as the lease is ours, whatever becomes of the service in the meantime."""
+        while self._wanted == lease and not self._ended:
+            try:
+                return ask()
+            except PoolUnreachable as error:
+                log.warning("%s", error)
+        return None
+
+    def _answer(self, lease: Lease, out: Path) -> "_Answer | ShardFailure | None":
         group_id = self.place.group_id
-        work = self._client.call("GET", f"/shards/{lease.shard_id}", answer=ShardWork)
+        path = f"/shards/{lease.shard_id}"
+        work = self._insist(lease, lambda: self._client.call("GET", path, answer=ShardWork))
+        if work is None:
+            return None
         try:
             answer = self._ask(lease, work.payload | {"job_id": lease.shard_id, "out": str(out)})
             if "error" in answer:
@@ -174,8 +190,7 @@ class ShardRunner:
                     group_id=group_id, cause="user", kind=str(answer.get("error_kind"))[:200],
                     reason=str(answer["error"])[:MAX_REASON],
                 )  # fmt: skip
-            files = files_of(answer, out)
-            output, seconds = _checked(answer)
+            return _checked(answer, out)
         except WorkerDied as error:
             if self._wanted != lease or self._ended:
                 return None
@@ -186,8 +201,6 @@ class ShardRunner:
                 group_id=group_id, cause="user" if again else "infra", kind="WorkerDied",
                 reason=str(error)[:MAX_REASON],
             )  # fmt: skip
-        stored = upload_files(self._client, files, self.place.task_id, lease.shard_id)
-        return ShardResult(group_id=group_id, output=output, files=stored, seconds=seconds)
 
     def _ask(self, lease: Lease, work: dict[str, Any]) -> dict[str, Any]:
         with self._condition:
@@ -204,9 +217,24 @@ class ShardRunner:
     def _note(self, share: float) -> None:
         self.progress = share
 
-    def _report(self, lease: Lease, said: ShardResult | ShardFailure) -> None:
-        what = "result" if isinstance(said, ShardResult) else "failure"
-        self._client.call("POST", f"/shards/{lease.shard_id}/{what}", said)
+    def _report(self, lease: Lease, said: "_Answer | ShardFailure", out: Path) -> None:
+        path = f"/shards/{lease.shard_id}"
+        if isinstance(said, ShardFailure):
+            self._client.call("POST", f"{path}/failure", said)
+            return
+        # The same lease gives the same name: a second try finds its file there.
+        prefix = hashlib.sha256(repr(lease).encode()).hexdigest()[:8]
+        files = [
+            upload(
+                self._client, file.read_bytes(), f"{prefix}-{file.name}", self.place.task_id,
+                lease.shard_id,
+            )
+            for file in said.files
+        ]  # fmt: skip
+        result = ShardResult(
+            group_id=self.place.group_id, output=said.output, files=files, seconds=said.seconds
+        )
+        self._client.call("POST", f"{path}/result", result)
 
     def _drop_worker(self) -> None:
         with self._condition:
@@ -215,8 +243,17 @@ class ShardRunner:
             worker.stop(0)
 
 
-def _checked(answer: dict[str, Any]) -> tuple[dict[str, Any], float]:
+@dataclass(frozen=True)
+class _Answer:
+    """What the worker made."""
+
+    output: dict[str, Any]
+    seconds: float
+    files: list[Path]
+
+
+def _checked(answer: dict[str, Any], out: Path) -> _Answer:
     output, seconds = answer.get("output"), answer.get("seconds")
     if not isinstance(output, dict) or not isinstance(seconds, float | int):
         raise WorkerDied(f"it answered {str(answer)[:80]!r}, without output and seconds")
-    return output, float(seconds)
+    return _Answer(output, float(seconds), files_of(answer, out))

@@ -5,6 +5,7 @@ pause that doubles; one that ends with 0 is done. Figures and files come over th
 """
 
 import contextlib
+import hashlib
 import logging
 import os
 import signal
@@ -29,6 +30,7 @@ FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
 LASTING = 300.0
 """Seconds after which a process counts as one that had started well."""
 STOP_SECONDS = 15.0
+JOIN_SECONDS = 5.0
 
 
 class StandingRunner:
@@ -84,7 +86,8 @@ class StandingRunner:
         """End the process and everything that it started."""
         self._ended.set()
         self._stop()
-        self._thread.join()
+        # It may be waiting for a service that does not answer.
+        self._thread.join(JOIN_SECONDS)
         self._bridge.close()
 
     def _run(self) -> None:
@@ -147,6 +150,8 @@ class StandingRunner:
 
     def _upload(self, data: bytes, name: str) -> None:
         try:
-            upload(self._client, data, name, self._task.id)
+            # A node may give a name once for the same bytes only.
+            unique = f"{hashlib.sha256(data).hexdigest()[:8]}-{name}"
+            upload(self._client, data, unique, self._task.id)
         except PoolError as error:
             log.warning("task %s: %s was not uploaded: %s", self._task.name, name, error)

@@ -1,7 +1,6 @@
 """Bring a file to where the pool keeps uploads, and say what it is."""
 
 import hashlib
-from pathlib import Path
 
 from infra.pool.client import PoolClient
 from infra.pool.wire import MAX_UPLOAD_BYTES, StoredFile, UploadGrant, UploadRequest
@@ -20,10 +19,3 @@ def upload(
     grant = client.call("POST", "/storage/request-upload", request, UploadGrant)
     client.put_file(grant.signed_url, data, grant.headers)
     return StoredFile(name=grant.file_name, sha256=sha256, size=len(data))
-
-
-def upload_files(
-    client: PoolClient, paths: list[Path], task_id: str, shard_id: str
-) -> list[StoredFile]:
-    """The files of a shard, in order."""
-    return [upload(client, path.read_bytes(), path.name, task_id, shard_id) for path in paths]
