@@ -70,11 +70,14 @@ class Trusted:
 @dataclass(frozen=True)
 class _Upload:
     job: RolloutJob
-    node_id: str
-    seconds: float
-    path: str
+    result: JobResult
     sha256: str
     rows: Rows
+
+    @property
+    def node_id(self) -> str:
+        """Who made it."""
+        return self.result.node_id
 
     @property
     def held(self) -> str:
@@ -131,14 +134,15 @@ class Intake:
             self._remember(job, manifest, read_table(self._store, manifest.path).to_pylist())
         return manifest
 
-    def take(self, job: RolloutJob, upload: str, result: JobResult) -> Manifest:
+    def take(self, job: RolloutJob, result: JobResult) -> Manifest:
         """Accept an upload, or raise RolloutsRefused; CheckCrashed is our own fault."""
         with self._lock:
             done = self.committed(job)
             if done is None:
-                done = self._take(job, upload, result)
-            self._store.delete(upload)
-            return done
+                done = self._take(job, result)
+        for file in result.files:
+            self._store.delete(file.path)
+        return done
 
     def withdraw(self, node_id: str) -> list[RolloutJob]:
         """Take back what was believed of a node without a check and is not trained on yet."""
@@ -161,15 +165,15 @@ class Intake:
             taken_back.append(job)
         return taken_back
 
-    def _take(self, job: RolloutJob, path: str, result: JobResult) -> Manifest:
+    def _take(self, job: RolloutJob, result: JobResult) -> Manifest:
         node_id = result.node_id
         if node_id in self.standing.excluded:
             raise RolloutsRefused(job.name, node_id, [EXCLUDED], lie=True)
         try:
-            sha256, rows = self._reader.read(self._store, path, job.samples, result)
+            sha256, rows = self._reader.read(self._store, result, job.samples)
         except BadFile as bad:
             raise self._refused(job, node_id, [bad.reason], {"sha256": bad.sha256}) from bad
-        upload = _Upload(job, node_id, result.seconds, path, sha256, rows)
+        upload = _Upload(job, result, sha256, rows)
         found = faults(job, rows, node_id, self._trusted.tokenizer)
         if found:
             raise self._refuse(upload, found)
@@ -307,9 +311,8 @@ class Intake:
         check(count)
         self._set_aside(upload, aside)
         job = upload.job
-        self.standing.accepted(
-            job.name, upload.node_id, {upload.path: upload.sha256}, upload.seconds
-        )
+        files = {file.path: file.sha256 for file in upload.result.files}
+        self.standing.accepted(job.name, upload.node_id, files, upload.result.seconds)
         manifest = commit_table(
             self._store,
             self.path(job),
@@ -322,7 +325,7 @@ class Intake:
                 "job": job.number,
                 "node_id": upload.node_id,
                 "audited": decision.audited,
-                "seconds": upload.seconds,
+                "seconds": upload.result.seconds,
                 "counts": count.info(),
             },
         )

@@ -6,7 +6,7 @@ Group numbers of a rollout step are unique within the step.
 """
 
 import uuid
-from typing import Any, Self
+from typing import Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -86,17 +86,15 @@ class Broadcast(_Frozen):
 class Payload(_Frozen):
     """What a node gets."""
 
-    root: str = Field(description="Store that it may write to.")
-    upload: str = Field(description="The one path that it may write.")
     broadcast: Broadcast
     job: RolloutJob
 
 
-def rollout_job(
-    job: RolloutJob, root: str, upload: str, broadcast: Broadcast, attempt: int = 0
-) -> Job:
-    """The job for a pool. Another attempt has another id and should have another upload path."""
-    payload: dict[str, Any] = Payload(
-        root=root, upload=upload, broadcast=broadcast, job=job
-    ).model_dump()
-    return Job(job_id=f"{KIND}-{job.step}-{job.number}-{attempt}", kind=KIND, payload=payload)
+def rollout_job(job: RolloutJob, broadcast: Broadcast, attempt: int = 0) -> Job:
+    """The job for a pool; another attempt has another id."""
+    return Job(
+        job_id=f"{KIND}-{job.step}-{job.number}-{attempt}",
+        kind=KIND,
+        payload=Payload(broadcast=broadcast, job=job).model_dump(),
+        like=job.model,
+    )

@@ -15,8 +15,10 @@ from infra.pool.errors import LedgerTaken
 from infra.pool.ledger import Invalidation, Ledger, Slash, Verdict, Work, entries
 from infra.storage import Store
 
-ACCIDENTS = frozenset({"upload_missing", "unreadable_upload", "sha256_differs", "no_honest_rows"})
-"""Reasons that a broken disk or line gives too."""
+ACCIDENTS = frozenset(
+    {"other_files", "upload_missing", "unreadable_upload", "sha256_differs", "no_honest_rows"}
+)
+"""Reasons that a broken disk or line, or a fault of ours, gives too."""
 
 APPEND_TRIES = 20
 
@@ -105,17 +107,23 @@ class Standing:
 
 
 def counted(store: Store, run_id: str) -> dict[str, Counted]:
-    """Node id -> what counts of it in a run: works that were not invalidated, and refusals."""
+    """Node id -> what counts of it in a run. Nothing of an excluded node's work does."""
     works: dict[str, str] = {}
     refused: Counter[str] = Counter()
+    excluded: set[str] = set()
     for entry in entries(store):
         record = entry.record
-        if isinstance(record, Work) and record.task_id == run_id:
+        if isinstance(record, Slash):
+            excluded.add(record.node_id)
+        elif isinstance(record, Work) and record.task_id == run_id:
             works[record.shard_id] = record.nodes[0]
         elif isinstance(record, Invalidation) and record.task_id == run_id:
             for node_id in record.nodes:
                 refused[node_id] += 1
                 if works.get(record.shard_id) == node_id:
                     del works[record.shard_id]
-    files = Counter(works.values())
-    return {node_id: Counted(files[node_id], refused[node_id]) for node_id in {*files, *refused}}
+    files = Counter(node_id for node_id in works.values() if node_id not in excluded)
+    return {
+        node_id: Counted(files[node_id], refused[node_id])
+        for node_id in {*works.values(), *refused}
+    }

@@ -32,22 +32,19 @@ class UploadReader:
         """End the child."""
         self._child.shutdown()
 
-    def read(
-        self, store: Store, path: str, rows: int, result: JobResult
-    ) -> tuple[str, list[dict[str, Any]]]:
-        """sha256 and rows of an upload; BadFile if it is not what a node may upload."""
+    def read(self, store: Store, result: JobResult, rows: int) -> tuple[str, list[dict[str, Any]]]:
+        """sha256 and rows of the file that a node made; BadFile if it is not what was asked for."""
+        if len(result.files) != 1:
+            raise BadFile(f"other_files: {len(result.files)} files, one is wanted")
+        (file,) = result.files
+        if file.size > MAX_FILE_BYTES:
+            raise BadFile(f"upload_too_large: {file.size} bytes, allowed are {MAX_FILE_BYTES}")
         try:
-            # Only a regular file: reading a pipe would never end.
-            size = store.size(path) if store.exists(path) else None
-            if size is None:
-                raise BadFile("upload_missing: the node reported a result and wrote no file")
-            if size > MAX_FILE_BYTES:
-                raise BadFile(f"upload_too_large: {size} bytes, allowed are {MAX_FILE_BYTES}")
-            data = store.read_bytes(path)
+            data = store.read_bytes(file.path)
         except StorageError as error:
             raise BadFile(f"upload_missing: {error}") from error
         sha256 = hashlib.sha256(data).hexdigest()
-        if sha256 != result.output.get("sha256"):
+        if sha256 != file.sha256:
             raise BadFile("sha256_differs: the file is not the one that the node reported", sha256)
         try:
             stream, problem = self._child.submit(read_upload, data, rows, contract.SCHEMA).result()

@@ -1,25 +1,26 @@
-"""A node's side: sample groups from the policy, prove and sign them, upload one file.
+"""A node's side: sample groups from the policy, prove and sign them, write one file.
 
 Invariants: every sample is made by one version of the policy, from its own seed; the file has the
 columns of the rollouts contract; rewards are left empty, because a node knows no answers; what the
 node answers for is signed with its own key.
 """
 
-import hashlib
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from data_contracts import rollouts as contract
 from data_contracts.ids import canonical_json
 from data_contracts.text import table_from_rows
 from infra.inference.protocol import Completion, Engine, Request
-from infra.storage import Store
 from infra.storage.parquet import parquet_bytes
 from tasks.generate.work import ProofSink
 from tasks.train.rollouts.job import Group, Payload, RolloutJob
 from tasks.train.rollouts.policy import Policies
 from toploc.signing import SigningKey
 from toploc.transcript import Transcript
+
+FILE = "rollouts.parquet"
 
 
 class RolloutWork:
@@ -30,9 +31,9 @@ class RolloutWork:
         self._policies = policies
 
     def __call__(
-        self, payload: dict[str, Any], engine_of: Callable[[str], Engine]
+        self, payload: dict[str, Any], engine_of: Callable[[str], Engine], out: Path
     ) -> dict[str, Any]:
-        """Do one job; returns the upload's sha256, its rows, output tokens and policy versions."""
+        """Do one job into a file in `out`; returns its rows, output tokens and policy versions."""
         asked = Payload.model_validate(payload)
         job = asked.job
         policy = self._policies.of(job.model, asked.broadcast)
@@ -42,9 +43,8 @@ class RolloutWork:
             batch = job.groups[first : first + job.batch_groups]
             rows += sample_groups(job, batch, version, engine, self._key)
         data = parquet_bytes(table_from_rows(rows, contract.SCHEMA))
-        Store(asked.root).write_bytes(asked.upload, data, overwrite=True)
+        (out / FILE).write_bytes(data)
         return {
-            "sha256": hashlib.sha256(data).hexdigest(),
             "rows": len(rows),
             "tokens": sum(len(row["output_tokens"]) for row in rows),
             "versions": sorted({row["step"] for row in rows}),

@@ -104,10 +104,10 @@ def opened(
         intake = stack.enter_context(Intake(store, layout.run, pool, standing, run.trust, trusted))
 
         def to_job(asked: RolloutJob, attempt: int) -> Job:
-            return rollout_job(asked, store.root, layout.upload(asked, attempt), broadcast, attempt)
+            return rollout_job(asked, broadcast, attempt)
 
         def take(asked: RolloutJob, attempt: int, result: JobResult) -> None:
-            intake.take(asked, layout.upload(asked, attempt), result)
+            intake.take(asked, result)
 
         dealer = stack.enter_context(
             Dealer(pool, to_job, take, run.rounds.tries, run.rounds.backup_seconds)

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import shutil
+import tempfile
 from concurrent.futures import Future
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from data_contracts import rollouts as contract
 from data_contracts.text import table_from_rows
 from infra.inference.prompts import ChatTokenizer
 from infra.models import registry
-from infra.pool import Job, JobResult
+from infra.pool import Job, JobResult, Upload
 from infra.storage import RunLayout, Store
 from infra.storage.parquet import parquet_bytes
 from tasks.generate.config import SamplingConfig
@@ -26,7 +27,7 @@ from tasks.train.rollouts.intake import Intake, Trusted
 from tasks.train.rollouts.job import Broadcast, Group, RolloutJob, rollout_job
 from tasks.train.rollouts.policy import Policies
 from tasks.train.rollouts.standing import Standing
-from tasks.train.rollouts.work import RolloutWork, signed
+from tasks.train.rollouts.work import FILE, RolloutWork, signed
 from toploc.signing import SigningKey
 
 BASE = "tracemill/nano-s"
@@ -61,8 +62,15 @@ def changed_weights(target: Path, number: int, scale: float = 0.02) -> Path:
 
 
 def make_job(
-    step: int = 2, number: int = 0, least: int = 1, most: int = 1, size: int = 4
+    step: int = 2,
+    number: int = 0,
+    least: int = 1,
+    most: int = 1,
+    size: int = 4,
+    temperature: float = 1.0,
+    task_type: str = "reverse_text",
 ) -> RolloutJob:
+    """A job of two prompts; jobs whose numbers differ by 3 have the same ones."""
     tokenizer = ChatTokenizer(registry.materialise(BASE), BASE)
     groups = []
     for at in range(2):
@@ -73,7 +81,7 @@ def make_job(
                 group=2 * number + at,
                 task_id=task_id(place),
                 problem_id=WORDS[place],
-                task_type="reverse_text",
+                task_type=task_type,
                 prompt=text,
                 prompt_ids=tokenizer.render([{"role": "user", "content": text}])[0],
                 seeds=[10_000 * step + 100 * number + 10 * at + s for s in range(size)],
@@ -86,7 +94,7 @@ def make_job(
         model=MODEL,
         least_version=least,
         most_version=most,
-        sampling=SAMPLING,
+        sampling=SAMPLING.model_copy(update={"temperature": temperature}),
         batch_groups=2,
         groups=groups,
     )
@@ -103,21 +111,28 @@ class Node:
             "check_rollouts": RolloutCheck(POLICIES),
         }
 
-    def do(self, job: Job) -> JobResult:
-        output = self._works[job.kind](json.loads(json.dumps(job.payload)), None)
-        if self.lie and job.kind == "rollouts":
-            store, path = Store(job.payload["root"]), job.payload["upload"]
-            data = self.lie(upload_rows(store.read_bytes(path)), job.payload, self.key)
+    def do(self, job: Job, store: Store) -> JobResult:
+        payload = json.loads(json.dumps(job.payload))
+        if job.kind == "check_rollouts":
+            output = self._works[job.kind](payload, None)
+            return JobResult(job.job_id, self.key.node_id, output, 1.0)
+        with tempfile.TemporaryDirectory() as out:
+            output = self._works[job.kind](payload, None, Path(out))
+            data = (Path(out) / FILE).read_bytes()
+        if self.lie:
+            data = self.lie(upload_rows(data), payload, self.key)
             data = data if isinstance(data, bytes) else packed(data)
-            store.write_bytes(path, data, overwrite=True)
-            output["sha256"] = hashlib.sha256(data).hexdigest()
-        return JobResult(job.job_id, self.key.node_id, output, 1.0)
+        path = f"uploads/{self.key.node_id[:8]}-{job.job_id}.parquet"
+        store.write_bytes(path, data, overwrite=True)
+        file = Upload(path, hashlib.sha256(data).hexdigest(), len(data))
+        return JobResult(job.job_id, self.key.node_id, output, 1.0, (file,))
 
 
 class Pool:
     """Strangers take rollouts in turn; a node of ours checks."""
 
-    def __init__(self, strangers: list[Node]):
+    def __init__(self, store: Store, strangers: list[Node]):
+        self._store = store
         self.strangers = strangers
         self.ours = Node(255)
         self.checks: list[Job] = []
@@ -127,9 +142,9 @@ class Pool:
         future: Future[JobResult] = Future()
         if job.kind == "check_rollouts":
             self.checks.append(job)
-            future.set_result(self.ours.do(job))
+            future.set_result(self.ours.do(job, self._store))
         else:
-            future.set_result(self.strangers[0].do(job))
+            future.set_result(self.strangers[0].do(job, self._store))
             self.strangers.append(self.strangers.pop(0))
         return future
 
@@ -162,7 +177,7 @@ class Run:
         trained=lambda job: False,
     ):
         self.store = Store(str(root))
-        self.pool = Pool(strangers)
+        self.pool = Pool(self.store, strangers)
         self.broadcast = broadcast
         tokenizer = ChatTokenizer(registry.materialise(BASE), BASE)
         self.intake = Intake(
@@ -183,12 +198,10 @@ class Run:
         )
         self.attempts = 0
 
-    def upload(self, job: RolloutJob):
+    def made(self, job: RolloutJob) -> JobResult:
+        """What the next stranger makes of a job."""
         self.attempts += 1
-        path = f"{LAYOUT.upload('rollouts', f'{job.name}-{self.attempts}')}.parquet"
-        asked = rollout_job(job, self.store.root, path, self.broadcast, self.attempts)
-        return path, self.pool.submit(asked).result()
+        return self.pool.submit(rollout_job(job, self.broadcast, self.attempts)).result()
 
     def take(self, job: RolloutJob):
-        path, result = self.upload(job)
-        return self.intake.take(job, path, result)
+        return self.intake.take(job, self.made(job))

@@ -23,7 +23,7 @@ def test_honest_rollouts_are_committed_once_with_our_rewards(start):
         assert abs(sum(advantages)) < 1e-5
     assert {row["step"] for row in rows} == {1}
     assert run.take(job) == manifest
-    assert run.store.list("runs/r/uploads") == []
+    assert run.store.list("uploads") == []
     assert run.store.list("runs/r/received") == []
     kinds = [entry.record.kind for entry in entries(run.store)]
     assert kinds == ["work", "verdict"]
