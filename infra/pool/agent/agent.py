@@ -27,6 +27,7 @@ from infra.pool.wire import (
     Heartbeat,
     HeartbeatAnswer,
     HeartbeatData,
+    Metric,
     Order,
     OrderAnswer,
     RegisterRequest,
@@ -61,7 +62,8 @@ class Agent:
         self._data = HeartbeatData()
         self._etag = ""
         self._every = 10.0
-        self._measured_at = float("-inf")
+        self._figures: list[Metric] | None = None
+        """Of the machine, until a heartbeat takes them along."""
         self._leaving = False
         self._idle_since = time.monotonic()
 
@@ -69,6 +71,7 @@ class Agent:
         """Until the node has left, is excluded, or is idle for too long."""
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, self._on_signal)
+        threading.Thread(target=self._measure, daemon=True).start()
         try:
             self._join()
             while not self._finished():
@@ -77,6 +80,13 @@ class Agent:
             self._stop_runner()
             end_marked(AGENT, self._mark)
             self._say_gone()
+
+    def _measure(self) -> None:
+        # Not between heartbeats: asking the cards takes up to a second.
+        while True:
+            task = self._assignment
+            self._figures = machine.metrics(task.id if task else "")
+            time.sleep(self._every)
 
     def _on_signal(self, number: int, frame: object) -> None:
         if self._leaving or number == signal.SIGHUP:
@@ -161,12 +171,11 @@ class Agent:
             wait_seconds=wait,
             seen=self._etag,
         )
-        now = time.monotonic()
-        if now - self._measured_at >= self._every:
-            self._measured_at = now
-            task_id = self._assignment.id if self._assignment else ""
-            own = runner.metrics() if isinstance(runner, StandingRunner) else []
-            body.metrics = machine.metrics(task_id) + own
+        figures, self._figures = self._figures, None
+        if figures is not None:
+            body.metrics = figures + (
+                runner.metrics() if isinstance(runner, StandingRunner) else []
+            )
         if runner is not None:
             body.task_id = runner.place.task_id
             body.group_id = runner.place.group_id

@@ -1,9 +1,10 @@
 """Works on the shards that the node's group has leases on, one at a time, in a thread of its own.
 
 Invariants: there is one worker, started for one task and one version of the group; a shard is asked
-for once for each lease; a lease that was taken back ends the worker in the middle, because nobody
-waits for its answer; a result goes to the pool only by rank 0. A worker that dies is the machine's
-fault the first time, and the shard's when the same shard ends it again.
+for once for each lease; a lease that was taken back is worked on to its end for nothing, because
+loading a model takes longer, unless another one waits: then the worker is ended in the middle; a
+result goes to the pool only by rank 0. A worker that dies is the machine's fault the first time,
+and the shard's when the same shard ends it again.
 """
 
 import hashlib
@@ -92,7 +93,7 @@ class ShardRunner:
             if lease == self._wanted:
                 return
             self._wanted = lease
-            worker = self._worker if self._asking else None
+            worker = self._worker if self._asking and lease is not None else None
             self._condition.notify()
         if worker is not None:
             worker.stop(0)
