@@ -68,6 +68,9 @@ class TrainerConfig(BaseModel):
     activation_checkpointing: bool = Field(
         False, description="Compute a layer's activations again in the backward pass."
     )
+    peak_tflops: float | None = Field(
+        None, gt=0.0, description="What one device can do at most; with it perf/mfu is reported."
+    )
     lora: LoraSettings | None = Field(None, description="Train adapters instead of all weights.")
     checkpoint_every: int = Field(
         1,

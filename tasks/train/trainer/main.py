@@ -36,8 +36,8 @@ from tasks.train.trainer.trainer import Trainer
 POLL_SECONDS = 0.02
 
 
-def train(run_dir: Path, until: int, owner: psutil.Process | None) -> bool:
-    """Train up to and with rollout step `until`; false when the owner went away before."""
+def train(run_dir: Path, until: int, owner: psutil.Process | None) -> None:
+    """Train up to and with rollout step `until`, or until the owner is gone."""
     settings = RunSettings.read(run_dir)
     trainer = Trainer(settings.model_dir, settings.config, settings.objective, settings.seed)
     done = checkpointed_steps(run_dir)
@@ -48,10 +48,10 @@ def train(run_dir: Path, until: int, owner: psutil.Process | None) -> bool:
     while trainer.step < until:
         waiting = time.perf_counter()
         selection = selection_path(run_dir, trainer.step + 1)
-        while not selection.exists():
-            if owner is not None and not _alive(owner):
-                return False
+        while alive(owner) and not selection.exists():
             time.sleep(POLL_SECONDS)
+        if not alive(owner):
+            return
         waited = time.perf_counter() - waiting
         values = trainer.train_step(read_selection(selection))
         values["time/wait_for_batch"] = waited
@@ -63,7 +63,6 @@ def train(run_dir: Path, until: int, owner: psutil.Process | None) -> bool:
             if trainer.ranks.first:
                 _prune(run_dir, settings.config.keep)
         _publish(trainer, run_dir)
-    return True
 
 
 def _publish(trainer: Trainer, run_dir: Path) -> None:
@@ -80,8 +79,9 @@ def _prune(run_dir: Path, keep: int) -> None:
         shutil.rmtree(gone)
 
 
-def _alive(process: psutil.Process) -> bool:
-    return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
+def alive(process: psutil.Process | None) -> bool:
+    """Whether a process (another one of the same number does not count) still runs."""
+    return process is None or (process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
 
 
 @contextmanager

@@ -90,6 +90,13 @@ def place(policy: Policy, ranks: Ranks, dtype: str) -> None:
     fully_shard(policy, mesh=mesh, mp_policy=precision, reshard_after_forward=False)
 
 
+def release(policy: Policy) -> None:
+    """Give up what a pass without a backward pass has left gathered."""
+    reshard = getattr(policy, "reshard", None)  # FSDP2 puts it on the module
+    if reshard is not None:
+        reshard()
+
+
 def local(tensor: Any) -> Tensor:
     """The part of a tensor that this rank holds."""
     part: Tensor = tensor.to_local() if _is_sharded(tensor) else tensor

@@ -31,9 +31,12 @@ from tasks.train.trainer.config import TrainerConfig
 from tasks.train.trainer.errors import BadCheckpoint, BadSample, NothingToTrain, StepNotFinite
 from tasks.train.trainer.packed import PackedRow, bundle_tokens, bundles, pack_row
 from tasks.train.trainer.policy import Policy, load_policy
-from tasks.train.trainer.ranks import Ranks, join_ranks, place, whole
+from tasks.train.trainer.ranks import Ranks, join_ranks, place, release, whole
 from tasks.train.trainer.sample import Sample
 from tasks.train.trainer.weights import write_weights
+
+FREE = {"checkpoint_every", "keep", "micro_batch_tokens", "head_rows", "peak_tflops"}
+"""Settings that may change from one start to the next."""
 
 
 @dataclass(frozen=True)
@@ -73,6 +76,7 @@ class Trainer:
             eps=config.epsilon,
             fused=True,
         )
+        self._parameters = sum(parameter.numel() for parameter in self.policy.parameters())
         self._context = int(self.policy.model.config.max_position_embeddings)
 
     def train_step(self, samples: Sequence[Sample]) -> dict[str, float]:
@@ -102,6 +106,9 @@ class Trainer:
         own = [sum(row.tokens for row in rows), sum(row.cells for row in rows)]
         computed, cells = self.ranks.total(torch.tensor(own, device=self.ranks.device)).tolist()
         seconds = done - begin
+        # forward and backward at 6 operations per weight and token (arXiv 2001.08361)
+        tflops = 6e-12 * self._parameters * computed / seconds / self.ranks.world
+        peak = self.config.peak_tflops
         return {
             "loss": sum(losses) / len(losses),
             **{
@@ -131,6 +138,8 @@ class Trainer:
             "time/step": seconds,
             "perf/tokens_per_second": tokens / seconds,
             "perf/tokens_per_second_per_rank": tokens / seconds / self.ranks.world,
+            "perf/tflops_per_rank": tflops,
+            **({} if peak is None else {"perf/mfu": tflops / peak}),
         }
 
     def save_weights(self, directory: Path) -> None:
@@ -171,9 +180,7 @@ class Trainer:
         """What two runs must share for one to go on from the other's checkpoint."""
         return {
             "seed": self.seed,
-            "config": self.config.model_dump(
-                mode="json", exclude={"checkpoint_every", "keep", "micro_batch_tokens", "head_rows"}
-            ),
+            "config": self.config.model_dump(mode="json", exclude=FREE),
             "objective": self.objective.model_dump(mode="json"),
         }
 
@@ -223,7 +230,9 @@ class Trainer:
 
     @torch.no_grad()
     def _no_grad(self, policy: Policy, rows: Sequence[PackedRow]) -> list[Tensor | None]:
-        return [policy(row)[0] for row in rows]
+        logprobs: list[Tensor | None] = [policy(row)[0] for row in rows]
+        release(policy)
+        return logprobs
 
     def _reference_logprobs(self, rows: Sequence[PackedRow]) -> list[Tensor | None]:
         if not self.objective.kl_coef:

@@ -1,4 +1,4 @@
-"""Samples and settings for the trainer, and processes that start with torch imported."""
+"""Samples and settings for the trainer, and processes that train."""
 
 import multiprocessing
 import os
@@ -61,20 +61,23 @@ def weights(trainer: Trainer) -> torch.Tensor:
 
 
 def start_processes(work: Callable[..., None], *arguments: tuple[Any, ...]) -> list[Any]:
-    """Start one process per tuple of arguments; they need no import of their own."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([__name__])
-    started = [context.Process(target=work, args=given) for given in arguments]
+    """Start one process per tuple of arguments; a fork has torch and the model class imported."""
+    context = multiprocessing.get_context("fork")
+    started = [context.Process(target=_single_threaded, args=(work, given)) for given in arguments]
     for process in started:
         process.start()
     return started
+
+
+def _single_threaded(work: Callable[..., None], arguments: tuple[Any, ...]) -> None:
+    torch.set_num_threads(1)  # the parent's pool of threads is not in a fork
+    work(*arguments)
 
 
 def as_rank(
     rank: int, world: int, port: int, work: Callable[..., None], arguments: tuple[Any, ...]
 ) -> None:
     """Do some work as one rank, in the environment that torchrun gives it."""
-    torch.set_num_threads(1)
     given = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": world, "MASTER_PORT": port}
     os.environ.update({name: str(value) for name, value in given.items()})
     os.environ["MASTER_ADDR"] = "127.0.0.1"

@@ -84,7 +84,6 @@ def test_a_version_lost_between_checkpoint_and_weights_is_written(tmp_path) -> N
 
 def quiet_main(run_dir: Path, until: int, owner: int) -> None:
     """The process without its output."""
-    torch.set_num_threads(1)
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     raise SystemExit(main([str(run_dir), "--until", str(until), "--owner", str(owner)]))
 
