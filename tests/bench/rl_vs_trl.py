@@ -11,7 +11,7 @@ processes, the checks of the uploads and the evaluations in it. TRL's runs from 
 still while the policy is measured. The time to the rate is interpolated between the last evaluation
 below it and the first at or above it.
 
-    python -m tests.bench.rl_vs_trl [--profile rl-local] [--seeds 1] [--target 0.7]
+    python -m tests.bench.rl_vs_trl [--profile rl-local] [--seeds 1] [--target 0.6]
         [--every 10] [--limit 900] [--threads 2] [--set key=value ...]
 
 Metric `time_to_solve_rate`: medians over the seeds, in seconds; the curves go to stderr.
@@ -164,7 +164,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--profile", default="rl-local")
     parser.add_argument("--seeds", type=int, nargs="+", default=[1])
-    parser.add_argument("--target", type=float, default=0.7)
+    parser.add_argument("--target", type=float, default=0.6)
     parser.add_argument("--every", type=int, default=10, help="rollout steps per evaluation")
     parser.add_argument("--limit", type=float, default=900.0, help="seconds a side has")
     parser.add_argument("--threads", type=int, nargs="+", default=[2], help="of TRL")
