@@ -11,8 +11,13 @@ import pytest
 
 from data_contracts import collect, generate, ids, plan, validate, verify
 from data_contracts.text import table_from_rows
+from infra.inference import load_engine
 from infra.storage import RunLayout, Store, commit_table
 from tasks.annotate import AnnotateConfig, annotate
+from tasks.generate.config import ModelUse
+from tasks.generate.plan import plan_tasks
+from tasks.generate.stage import commit_plan
+from tasks.generate.upload import make_reader
 from tasks.publish import PublishConfig, Published, publish
 
 SAMPLING = {
@@ -273,3 +278,47 @@ def finished(tmp_path_factory) -> tuple[Run, Published]:
     """One published run on disk that all tests read and none changes."""
     run = up_to_verify(Run(Store(str(tmp_path_factory.mktemp("run"))), RunLayout("run-1")))
     return run, rate_and_publish_run(run, rows_per_file=50)
+
+
+@pytest.fixture(scope="session")
+def nano():
+    """The smallest embedded model."""
+    loaded = load_engine("tracemill/nano-s")
+    yield loaded
+    loaded.close()
+
+
+@pytest.fixture(scope="session")
+def reader():
+    """The child that parses uploads."""
+    with make_reader() as started:
+        yield started
+
+
+@pytest.fixture(scope="session")
+def plan_words() -> Callable[[Store, RunLayout, ModelUse], None]:
+    """Commit four tasks, words to spell backward, and the plan of one annotator for them."""
+
+    def make(store: Store, layout: RunLayout, use: ModelUse) -> None:
+        rows = []
+        for word in ("lamp", "stone", "river", "window"):
+            prompt = [{"role": "user", "content": f"Spell this word backward: {word}"}]
+            info = {"ground_truth": word[::-1]}
+            rows.append(
+                {
+                    "task_id": ids.task_id("reverse_text", prompt, info),
+                    "problem_id": word,
+                    "source": "test",
+                    "task_type": "reverse_text",
+                    "prompt": prompt,
+                    "verification_info": f'{{"ground_truth":"{word[::-1]}"}}',
+                    "metadata": "{}",
+                    "gold": word[::-1],
+                    "binary": False,
+                }
+            )
+        table = table_from_rows(rows, collect.SCHEMA)
+        commit_table(store, layout.tasks, table, schema=collect.SCHEMA, producer="test")
+        commit_plan(store, layout, "annotators", plan_tasks(table), [use], 1, {})
+
+    return make

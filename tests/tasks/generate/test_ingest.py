@@ -1,24 +1,23 @@
 """The trusted side against nodes that lie: what is taken in, set aside, and refused."""
 
 import hashlib
+import tempfile
 from concurrent.futures import Future
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from data_contracts import collect as tasks_contract
-from data_contracts.ids import canonical_json, task_id
+from data_contracts.ids import canonical_json
 from data_contracts.text import table_from_rows
-from infra.inference import load_engine
-from infra.pool import Job, JobResult
-from infra.storage import RunLayout, Store, commit_table, read_manifest, read_table
+from infra.pool import Job, JobResult, Upload
+from infra.storage import RunLayout, Store, read_manifest, read_table
 from infra.storage.parquet import parquet_bytes
 from tasks.generate import upload
 from tasks.generate.config import ModelUse, SamplingConfig
 from tasks.generate.errors import UploadRejected
-from tasks.generate.plan import plan_tasks
-from tasks.generate.stage import Generator, commit_plan, read_plan
+from tasks.generate.stage import Generator, read_plan
 from tasks.generate.work import generate_shard
 from toploc.signing import SigningKey, verify
 from toploc.transcript import Transcript
@@ -34,42 +33,10 @@ USE = ModelUse(
 LAYOUT = RunLayout("r")
 
 
-@pytest.fixture(scope="module")
-def engine():
-    loaded = load_engine(MODEL)
-    yield loaded
-    loaded.close()
-
-
-@pytest.fixture(scope="module")
-def reader():
-    with upload.make_reader() as started:
-        yield started
-
-
 @pytest.fixture
-def store(tmp_path) -> Store:
+def store(tmp_path, plan_words) -> Store:
     store = Store(str(tmp_path))
-    rows = []
-    for word in ("lamp", "stone", "river", "window"):
-        prompt = [{"role": "user", "content": f"Spell this word backward: {word}"}]
-        info = {"ground_truth": word[::-1]}
-        rows.append(
-            {
-                "task_id": task_id("reverse_text", prompt, info),
-                "problem_id": word,
-                "source": "test",
-                "task_type": "reverse_text",
-                "prompt": prompt,
-                "verification_info": f'{{"ground_truth":"{word[::-1]}"}}',
-                "metadata": "{}",
-                "gold": word[::-1],
-                "binary": False,
-            }
-        )
-    table = table_from_rows(rows, tasks_contract.SCHEMA)
-    commit_table(store, LAYOUT.tasks, table, schema=tasks_contract.SCHEMA, producer="test")
-    commit_plan(store, LAYOUT, "annotators", plan_tasks(table), [USE], 1, {})
+    plan_words(store, LAYOUT, USE)
     return store
 
 
@@ -82,18 +49,28 @@ class OneNode:
         self.signs_with = self.key
         self.jobs: list[Job] = []
 
-    def submit(self, job: Job):
+    def submit(self, job: Job, check):
         self.jobs.append(job)
-        output = generate_shard(job.payload, lambda model: self.engine, self.signs_with)
+        with tempfile.TemporaryDirectory() as out:
+            output = generate_shard(
+                job.payload, lambda model: self.engine, Path(out), self.signs_with
+            )
+            (made,) = Path(out).iterdir()
+            data = made.read_bytes()
         if self.tamper:
-            store, path = Store(job.payload["root"]), job.payload["upload"]
-            table = upload_rows(store.read_bytes(path))
-            changed = self.tamper(table)
+            changed = self.tamper(upload_rows(data))
             data = changed if isinstance(changed, bytes) else packed(changed)
-            store.write_bytes(path, data, overwrite=True)
-            output["sha256"] = self.sha256 or hashlib.sha256(data).hexdigest()
+        path = f"runs/r/uploads/{job.job_id}"
+        self.store.write_bytes(path, data)
+        sha256 = self.sha256 or hashlib.sha256(data).hexdigest()
+        file = Upload(path, sha256, len(data))
         future = Future()
-        future.set_result(JobResult(job.job_id, self.key.node_id, output, 1.0))
+        try:
+            check(JobResult(job.job_id, self.key.node_id, output, 1.0, (file,)))
+        except UploadRejected as error:
+            future.set_exception(error)
+        else:
+            future.set_result(None)
         return future
 
 
@@ -106,13 +83,14 @@ def packed(rows: list[dict]) -> bytes:
 
 
 def generate(store, reader, node):
+    node.store = store
     generator = Generator(store, LAYOUT, [USE], node, reader)
     (shard,) = read_plan(store, LAYOUT, "annotators")
     return shard, generator.run(shard)
 
 
-def test_an_honest_shard_is_committed_once_and_its_upload_removed(store, reader, engine):
-    node = OneNode(engine)
+def test_an_honest_shard_is_committed_once_and_its_upload_removed(store, reader, nano):
+    node = OneNode(nano)
     shard, manifest = generate(store, reader, node)
     assert manifest.rows == 8
     assert manifest.info["counts"] == {
@@ -130,8 +108,8 @@ def test_an_honest_shard_is_committed_once_and_its_upload_removed(store, reader,
     assert len(node.jobs) == 1, "a committed shard was generated again"
 
 
-def test_a_node_never_sees_a_task_or_its_answer(store, reader, engine):
-    node = OneNode(engine)
+def test_a_node_never_sees_a_task_or_its_answer(store, reader, nano):
+    node = OneNode(nano)
     generate(store, reader, node)
     payload = str(node.jobs[0].payload)
     assert "ground_truth" not in payload and "task_id" not in payload
@@ -160,9 +138,9 @@ def change_first(**values):
     ],
 )
 def test_a_row_that_cannot_be_a_sample_is_set_aside_and_the_others_go_on(
-    store, reader, engine, tamper, reason
+    store, reader, nano, tamper, reason
 ):
-    node = OneNode(engine, tamper)
+    node = OneNode(nano, tamper)
     shard, manifest = generate(store, reader, node)
     assert manifest.rows == 7
     assert manifest.info["counts"]["reasons"] == {reason: 1}
@@ -204,16 +182,16 @@ def copy_from_second(*columns):
         "signature of another trace", "no signature", "zero signature",
     ],
 )  # fmt: skip
-def test_a_row_that_is_not_what_was_signed_is_set_aside(store, reader, engine, tamper, reason):
-    _, manifest = generate(store, reader, OneNode(engine, tamper))
+def test_a_row_that_is_not_what_was_signed_is_set_aside(store, reader, nano, tamper, reason):
+    _, manifest = generate(store, reader, OneNode(nano, tamper))
     assert manifest.rows == 7
     assert manifest.info["counts"]["reasons"] == {reason: 1}
 
 
 @pytest.mark.parametrize("in_its_name", [True, False])
-def test_a_file_that_another_node_signed_is_refused(store, reader, engine, in_its_name):
+def test_a_file_that_another_node_signed_is_refused(store, reader, nano, in_its_name):
     """Copied as it is, or signed in this node's name with a key that is not its own."""
-    node, other = OneNode(engine), OneNode(engine)
+    node, other = OneNode(nano), OneNode(nano)
     node.signs_with = other.key
     if in_its_name:
         node.tamper = lambda rows: [renamed(node, row) for row in rows]
@@ -258,12 +236,12 @@ def swap_ids(rows):
     ids=["row missing", "row more", "row twice", "foreign id", "garbage", "wrong sha"],
 )
 def test_a_file_that_is_not_what_was_asked_for_is_refused(
-    store, reader, engine, tamper, sha256, problem
+    store, reader, nano, tamper, sha256, problem
 ):
     with pytest.raises(UploadRejected, match=problem) as error:
-        generate(store, reader, OneNode(engine, tamper, sha256))
+        generate(store, reader, OneNode(nano, tamper, sha256))
     assert error.value.retryable
     (shard,) = read_plan(store, LAYOUT, "annotators")
     assert read_manifest(store, LAYOUT.traces("tracemill--nano-s", shard.shard_id)) is None
-    _, manifest = generate(store, reader, OneNode(engine))
+    _, manifest = generate(store, reader, OneNode(nano))
     assert manifest.rows == 8

@@ -1,24 +1,25 @@
-"""A small planned run, and two strangers who generate for it, one of whom turns into a liar."""
+"""A small planned run, and two strangers who generate for it, one of whom turns into a liar.
+
+The parts that several files of tests need lie beside them and are imported by name.
+"""
 
 import hashlib
+import sys
 from concurrent.futures import Future
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
-from data_contracts import collect as tasks_contract
-from data_contracts.ids import task_id
-from data_contracts.text import table_from_rows
-from infra.inference import load_engine
-from infra.pool import JobResult
-from infra.storage import RunLayout, Store, commit_table
+from infra.pool import JobResult, Upload
+from infra.storage import RunLayout, Store
 from tasks.generate.config import ModelUse, SamplingConfig
-from tasks.generate.plan import plan_tasks
-from tasks.generate.stage import Generator, commit_plan, read_plan
-from tasks.generate.upload import make_reader
+from tasks.generate.stage import Generator, read_plan
 from tasks.provision.worker import answer, works
 from tasks.validate.audit import SECRET
 from toploc.signing import SigningKey
+
+sys.path.insert(0, str(Path(__file__).parent))
 
 MODEL = "tracemill/nano-s"
 USE = ModelUse(
@@ -28,47 +29,15 @@ LAYOUT = RunLayout("r")
 HONEST_BATCHES = 3
 
 
-@pytest.fixture(scope="session")
-def nano():
-    loaded = load_engine(MODEL)
-    yield loaded
-    loaded.close()
-
-
-@pytest.fixture(scope="session")
-def reader():
-    with make_reader() as started:
-        yield started
-
-
 @pytest.fixture
-def planned(tmp_path, monkeypatch) -> Store:
+def planned(tmp_path, monkeypatch, plan_words) -> Store:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     secret = tmp_path / "config" / "tracemill" / SECRET
     secret.parent.mkdir(parents=True)
     secret.write_bytes(hashlib.sha256(b"audit").digest())
     secret.chmod(0o600)
     store = Store(str(tmp_path / "data"))
-    rows = []
-    for word in ("lamp", "stone", "river", "window"):
-        prompt = [{"role": "user", "content": f"Spell this word backward: {word}"}]
-        info = {"ground_truth": word[::-1]}
-        rows.append(
-            {
-                "task_id": task_id("reverse_text", prompt, info),
-                "problem_id": word,
-                "source": "test",
-                "task_type": "reverse_text",
-                "prompt": prompt,
-                "verification_info": f'{{"ground_truth":"{word[::-1]}"}}',
-                "metadata": "{}",
-                "gold": word[::-1],
-                "binary": False,
-            }
-        )
-    table = table_from_rows(rows, tasks_contract.SCHEMA)
-    commit_table(store, LAYOUT.tasks, table, schema=tasks_contract.SCHEMA, producer="test")
-    commit_plan(store, LAYOUT, "annotators", plan_tasks(table), [USE], 1, {})
+    plan_words(store, LAYOUT, USE)
     return store
 
 
@@ -91,30 +60,44 @@ class Node:
             batch = [replace(request, seed=request.seed ^ 1) for request in batch]
         return [replace(done, seconds=1.0) for done in self._engine.generate(batch, params, sink)]
 
-    def do(self, job) -> JobResult:
-        message = {"job_id": job.job_id, "kind": job.kind, "payload": job.payload}
+    def do(self, job, store: Store) -> JobResult:
+        """The result; its files lie where the pool's service would put them."""
+        place = f"runs/r/uploads/{self.key.node_id}"
+        out = store.local_path(place)
+        out.mkdir(parents=True, exist_ok=True)
+        message = {
+            "job_id": job.job_id, "kind": job.kind, "payload": job.payload, "out": str(out),
+        }  # fmt: skip
         reply = answer(message, works(self.key), lambda model: self)
         assert "error" not in reply, reply
-        return JobResult(job.job_id, self.key.node_id, reply["output"], reply["seconds"])
+        files = tuple(
+            Upload(f"{place}/{name}", hashlib.sha256(data).hexdigest(), len(data))
+            for name in reply["files"]
+            for data in [(out / name).read_bytes()]
+        )
+        return JobResult(job.job_id, self.key.node_id, reply["output"], reply["seconds"], files)
 
 
 class Pool:
     """Two strangers generate in turn, a node of ours checks."""
 
-    def __init__(self, engine):
-        self._engine = engine
+    def __init__(self, engine, store: Store):
+        self._engine, self._store = engine, store
         self.liar = Node(engine, 1, lies=True)
         self.strangers = [self.liar, Node(engine, 2, lies=False)]
         self.ours = Node(engine, 3, lies=False)
         self.distrusted: list[str] = []
 
-    def submit(self, job):
+    def submit(self, job, check=None):
         future: Future[JobResult] = Future()
         node = self.ours
         if job.kind == "generate":
             node = self.strangers[0]
             self.strangers.reverse()
-        future.set_result(node.do(job))
+        result = node.do(job, self._store)
+        if check is not None:
+            check(result)
+        future.set_result(result)
         return future
 
     def distrust(self, node_id):
@@ -128,8 +111,8 @@ class Pool:
 
 
 @pytest.fixture
-def pool(nano):
-    return Pool(nano)
+def pool(nano, planned):
+    return Pool(nano, planned)
 
 
 @pytest.fixture
@@ -140,3 +123,14 @@ def shards(planned):
 @pytest.fixture
 def generator(planned, pool, reader):
     return Generator(planned, LAYOUT, [USE], pool, reader)
+
+
+@pytest.fixture
+def service(planned, tmp_path):
+    """The validator service over the run's storage; it may be killed and started again."""
+    from service_process import Service
+
+    made = Service(planned.root, tmp_path / "state", tmp_path / "service.log")
+    yield made.start()
+    if made.process.poll() is None:
+        made.stop()

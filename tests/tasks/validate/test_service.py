@@ -1,20 +1,15 @@
 """The validator service over HTTP: what it lets in, and what it answers for real uploads."""
 
 import hashlib
-import http.client
 import json
 import os
-import signal
-import socket
 import subprocess
 import sys
-import time
-from pathlib import Path
 
-import httpx
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from service_process import MODEL, ROOT, SECONDS, TOKEN
 
 from data_contracts import generate as contract
 from data_contracts.text import table_from_rows
@@ -26,11 +21,7 @@ from toploc.transcript import Transcript
 # Each test starts the service with its model in a process of its own.
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
-ROOT = Path(__file__).resolve().parents[3]
-MODEL = "tracemill/nano-s"
-TOKEN = "a-token-of-the-tests-0123456789"
 KEY = SigningKey(bytes(range(32)))
-SECONDS = 240
 TRAVERSALS = (
     "../x", "u/../u/honest", "%2e%2e/u/honest", "u/%2e%2e/u/honest", "..%2fu/honest", "/etc/x",
     "u//honest", "u/./honest", "u%5chonest", "u/honest%00", "u/honest%0a", "",
@@ -39,76 +30,6 @@ TRAVERSALS = (
 
 def sha256(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
-
-
-class Service:
-    """`tracemill validator serve` in a process of its own."""
-
-    def __init__(self, root: str, state: Path, log: Path):
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = probe.getsockname()[1]
-        self._command = [
-            sys.executable, "-m", "flows.cli", "validator", "serve", "--model", MODEL,
-            "--root", root, "--port", str(self.port), "--state", str(state),
-        ]  # fmt: skip
-        self._env = os.environ | {"TRACEMILL_VALIDATOR_TOKEN": TOKEN, "OMP_NUM_THREADS": "1"}
-        self._log = log
-        self.client = httpx.Client(
-            base_url=f"http://127.0.0.1:{self.port}",
-            headers={"Authorization": f"Bearer {TOKEN}"},
-            timeout=60,
-        )
-
-    def start(self) -> "Service":
-        with self._log.open("ab") as log:
-            self.process = subprocess.Popen(
-                self._command, cwd=ROOT, env=self._env, stdout=log, stderr=log
-            )
-        self.wait(lambda: self._health() is not None)
-        return self
-
-    def _health(self) -> httpx.Response | None:
-        try:
-            return self.client.get("/health")
-        except httpx.TransportError:
-            return None
-
-    def wait(self, condition) -> None:
-        deadline = time.monotonic() + SECONDS
-        while not condition():
-            assert self.process.poll() is None, self._log.read_text()
-            assert time.monotonic() < deadline, self._log.read_text()
-            time.sleep(0.1)
-
-    def trigger(self, name: str, sha: str, address: str) -> httpx.Response:
-        return self.client.post(f"/validate/{name}", json={"file_sha": sha, "address": address})
-
-    def raw(self, method: str, path: str, sha: str) -> int:
-        """The answer to a path that no client has cleaned up."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
-        headers = {"Authorization": f"Bearer {TOKEN}"}
-        body = json.dumps({"file_sha": sha, "address": KEY.node_id})
-        connection.request(method, path, body, headers)
-        return connection.getresponse().status
-
-    def result(self, name: str, path: str = "status") -> dict:
-        answers: list[dict] = []
-
-        def done() -> bool:
-            answers.append(self.client.get(f"/{path}/{name}").raise_for_status().json())
-            return answers[-1]["status"] != "pending"
-
-        self.wait(done)
-        return answers[-1]
-
-    def kill(self) -> None:
-        os.kill(self.process.pid, signal.SIGKILL)
-        self.process.wait()
-
-    def stop(self) -> None:
-        self.process.terminate()
-        self.process.wait(60)
 
 
 @pytest.fixture
@@ -137,14 +58,6 @@ def upload(planned):
         return name, sha256(data)
 
     return write
-
-
-@pytest.fixture
-def service(planned, tmp_path):
-    made = Service(planned.root, tmp_path / "state", tmp_path / "service.log")
-    yield made.start()
-    if made.process.poll() is None:
-        made.stop()
 
 
 def other(token: int) -> int:
@@ -182,7 +95,8 @@ def test_uploads_are_judged_and_requests_of_strangers_are_not(service, rows, upl
         for path in (f"/validate/{name}", f"/validategroup/{name}"):
             assert client.post(path, headers=headers).status_code == 401, (given, path)
     for bad in TRAVERSALS:
-        assert service.raw("POST", f"/validate/{bad}.parquet", shas[name]) in (400, 404), bad
+        body = json.dumps({"file_sha": shas[name], "address": address})
+        assert service.raw("POST", f"/validate/{bad}.parquet", body) in (400, 404), bad
     assert service.trigger("u/honest.txt", shas[name], address).status_code == 400
     assert service.trigger("u/nothing.parquet", "0" * 64, address).status_code == 404
     assert client.get("/status/u/nothing.parquet").status_code == 404
@@ -215,18 +129,15 @@ def _other_columns() -> bytes:
     return bytes(sink.getvalue())
 
 
-def test_kill_9_in_the_middle_loses_nothing(planned, tmp_path, rows, upload):
-    service = Service(planned.root, tmp_path / "state", tmp_path / "service.log").start()
+def test_kill_9_in_the_middle_loses_nothing(service, rows, upload):
     files = [upload(f"u/{number}.parquet", rows) for number in range(12)]
     for name, sha in files:
         assert service.trigger(name, sha, KEY.node_id).status_code == 200
     statuses = [service.client.get(f"/status/{name}").json()["status"] for name, _ in files]
     assert "pending" in statuses
     service.kill()
-
-    again = Service(planned.root, tmp_path / "state", tmp_path / "service.log").start()
-    assert [again.result(name)["status"] for name, _ in files] == ["accept"] * len(files)
-    again.stop()
+    service.start()
+    assert [service.result(name)["status"] for name, _ in files] == ["accept"] * len(files)
 
 
 @pytest.mark.parametrize(
