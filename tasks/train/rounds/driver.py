@@ -157,7 +157,9 @@ class Driver:
             if self._chosen(step):
                 continue
             numbers = self._batch(step).selected()
-            if numbers is None or self._overtakes_evaluation(step):
+            if numbers is None or self._overtakes_evaluation(step) or self._taken_back(step):
+                return
+            if self._taken_back(step, numbers):
                 return
             files = [self._files[step][number] for number in numbers]
             made = record(step, files, self._kinds)
@@ -170,14 +172,39 @@ class Driver:
             del self._batches[step], self._files[step]
             self._events.stepped(made)
 
+    def _taken_back(self, step: int, numbers: Sequence[int]) -> bool:
+        """Whether rollouts of these jobs count no more, their node having been caught since."""
+        versions = self._rounds.versions(step)
+        jobs = [self._parts.planner.rollouts(step, number, *versions) for number in numbers]
+        gone = [job for job in jobs if self._parts.committed(job) is None]
+        for job in gone:
+            del self._files[step][job.number], self._batches[step].useful[job.number]
+            self._parts.dealer.deal(job, ROLLOUTS + step)
+        return bool(gone)
+
     def _overtakes_evaluation(self, step: int) -> bool:
         """Whether training a step would let a version go that is still to be measured."""
         return any(step - version > self._rounds.staleness + MARGIN for version in self._held_out)
 
+    def _taken_back(self, step: int) -> bool:
+        """Whether rollouts of a step do not count any more; their jobs go out again."""
+        gone = [
+            number
+            for number, file in self._files[step].items()
+            if not self._parts.store.exists(f"{file.path}.json")
+        ]
+        for number in gone:
+            del self._files[step][number]
+            self._batches[step].forget(number)
+        return bool(gone)
+
     def _arrived(self, job: RolloutJob) -> None:
         rollouts = self._parts.committed(job)
-        assert rollouts is not None
-        if is_held_out(job):
+        if rollouts is None:
+            # Its node was caught since.
+            priority = HELD_OUT_FIRST if is_held_out(job) else ROLLOUTS + job.step
+            self._parts.dealer.deal(job, priority)
+        elif is_held_out(job):
             self._measured(job, rollouts)
         elif job.step in self._batches:
             self._files[job.step][job.number] = rollouts
