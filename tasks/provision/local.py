@@ -37,8 +37,15 @@ OWN_NODES = {
     # Shards of a second, each with some requests.
     "requests_per_minute": 1e6,
     "uploads_per_hour": 1_000_000,
-    # All nodes share one machine: a second lease on a shard would only slow the first one down.
-    "core": {"hedge_share": 1e9},
+    "core": {
+        # All nodes share one machine: a second lease would only slow the first one down.
+        "hedge_share": 1e9,
+        # An agent that dies is started again and says so; silence is a machine that is busy.
+        "unhealthy_after": 300.0,
+        "lease_seconds": 300.0,
+        "dead_after": 900.0,
+        "stuck_seconds": 12 * 3600.0,
+    },
 }
 
 

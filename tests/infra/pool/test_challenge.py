@@ -62,7 +62,7 @@ def test_too_slow_for_what_it_claims(work, openings):
     claims = Specs(8, "NVIDIA H200", 141_000)
     verdict = judge(SMALL, claims, work.root, openings, SECRET, seconds=0.01)
     assert not verdict.passed and "claimed are 1.6e+15" in verdict.reason
-    assert floor_of(CPU) == ANY_CPU
+    assert floor_of(CPU) == ANY_CPU < 1e9
 
 
 def _changed(opening, **values):
