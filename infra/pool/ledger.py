@@ -131,6 +131,12 @@ class Ledger:
         with self._lock:
             return self._length, self._head
 
+    @property
+    def last_origin(self) -> str:
+        """Origin of the last entry."""
+        with self._lock:
+            return self._last
+
     def append(self, record: Record, *, origin: str = "", at: float | None = None) -> None:
         """Add an entry, durable when the call returns. LedgerTaken where somebody else writes."""
         with self._lock:
@@ -145,7 +151,8 @@ class Ledger:
                 self._store.write_bytes(_path(entry.seq), data)
             except AlreadyExists as error:
                 # A put that was reported as failed may have arrived.
-                if self._store.read_bytes(_path(entry.seq)) != data:
+                data = self._store.read_bytes(_path(entry.seq))
+                if _parse(data, entry.seq).model_copy(update={"time": now}) != entry:
                     raise LedgerTaken(entry.seq, self._store.uri(DIRECTORY)) from error
             self._length, self._head, self._last = entry.seq + 1, _hash(data), origin
 

@@ -1,5 +1,6 @@
 """Routes of the pool's operator; each needs the admin key."""
 
+import asyncio
 import json
 import time
 import uuid
@@ -266,14 +267,11 @@ def admin_routes(pool: Pool, gate: Gate, admission: Admission) -> APIRouter:
     @router.get("/groups/{group_id}/logs")
     async def group_logs(group_id: str) -> dict[str, Any]:
         """The last words of each member's task."""
-        group = _need(pool.state.groups, group_id, "group")
-        found: dict[str, str] = {}
-        for node_id in list(group.members):
-            try:
-                found[node_id] = await _order(pool, node_id, "logs")
-            except Unavailable as error:
-                found[node_id] = str(error)
-        return {"success": True, "logs": found}
+        members = list(_need(pool.state.groups, group_id, "group").members)
+        asked = (_order(pool, node_id, "logs") for node_id in members)
+        answers = await asyncio.gather(*asked, return_exceptions=True)
+        logs = dict(zip(members, map(str, answers), strict=True))
+        return {"success": True, "logs": logs}
 
     @router.post("/groups/force-regroup")
     async def regroup(body: Regroup) -> dict[str, Any]:
@@ -373,6 +371,8 @@ def delete_abandoned(pool: Pool) -> None:
 def _delete(pool: Pool, task_id: str) -> None:
     pool.decide(TaskDeleted(task_id))
     del pool.tasks[task_id]
+    for key in [key for key in pool.upload_requests if key[0] == task_id]:
+        del pool.upload_requests[key]
     pool.journal.touch("spec", task_id)
     pool.journal.batch.dropped_tasks.append(task_id)
     pool.heard.pop(task_id, None)

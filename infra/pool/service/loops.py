@@ -1,9 +1,9 @@
 """What the service does by itself: ticks, storing, telling, the ledger, looks at objects.
 
 Invariants: a record is in the ledger once, in the order in which it was decided: it leaves the
-database only after it is there, and the ledger itself knows the last one. A loop that fails for a
-reason that passes goes on; one that cannot go on ends the service, whose next run starts from what
-is stored.
+database only after it is there, and the ledger's last entry says how far that had come. A loop that
+fails for a reason that passes goes on; one that cannot go on ends the service, whose next run
+starts from what is stored.
 """
 
 import asyncio
@@ -81,8 +81,9 @@ class Loops:
         """Put what waits into the ledger."""
         await self._pool.journal.settled()
         for number, text in await self._pool.store.records():
-            record = _RECORD.validate_json(text)
-            await run_in_threadpool(self._ledger.append, record, origin=str(number))
+            if number > last_record(self._ledger):
+                record = _RECORD.validate_json(text)
+                await run_in_threadpool(self._ledger.append, record, origin=str(number))
             self._pool.journal.batch.written_records.append(number)
         self._pool.journal.wake()
         await self._pool.journal.settled()
@@ -109,3 +110,9 @@ class Loops:
                     evidence={"files": [file.model_dump() for file in row.files]},
                 )
                 await judge(self._pool, shard.shard_id, verdict)
+
+
+def last_record(ledger: Ledger) -> int:
+    """Number of the record that was written last; 0 where somebody else wrote last."""
+    origin = ledger.last_origin
+    return int(origin) if origin.isdecimal() else 0

@@ -104,8 +104,8 @@ class Pool:
         self._last_result = 0
         self._last_record = 0
 
-    async def open(self, epoch: str) -> None:
-        """Read what is stored."""
+    async def open(self, epoch: str, last_record: int) -> None:
+        """Read what is stored; `last_record` is the number of the last one in the ledger."""
         core: list[tuple[str, str, str]] = []
         for kind, key, text in await self.store.open(epoch):
             if kind in _CORE_KINDS:
@@ -118,8 +118,8 @@ class Pool:
                 self.invites[key] = InviteRow.model_validate_json(text)
         self.state = codec.load(core, self.state.settings, time.time())
         self._last_result = await self.store.last_result()
-        waiting = await self.store.records()
-        self._last_record = max((number for number, _ in waiting), default=time.time_ns() // 1000)
+        waiting = [number for number, _ in await self.store.records()]
+        self._last_record = max([last_record, *waiting])
 
     def _dump(self, kind: str, key: str) -> str | None:
         if kind in _CORE_KINDS:
@@ -143,6 +143,7 @@ class Pool:
                     touched.add(key)
                     if key not in self.state.nodes and key in self.cards:
                         del self.cards[key]
+                        self.beats.pop(key, None)
                         self.journal.touch("card", key)
                 elif kind == "group" and key in self.state.groups:
                     touched.update(self.state.groups[key].members)

@@ -18,7 +18,7 @@ from infra.pool.service.figures import Figures
 from infra.pool.service.gate import Gate, new_epoch
 from infra.pool.service.limits import bounded_http
 from infra.pool.service.listeners import Listeners
-from infra.pool.service.loops import Loops
+from infra.pool.service.loops import Loops, last_record
 from infra.pool.service.node_routes import Certify
 from infra.pool.service.pool import Pool
 from infra.pool.service.settings import ServiceSettings
@@ -98,10 +98,11 @@ async def _serve(
             return ca.node_certificate(node_id), ca.pem
 
     pool = Pool(PoolStore(database), settings, Listeners(settings.webhooks))
-    await pool.open(epoch)
+    ledger = Ledger(objects)
+    await pool.open(epoch, last_record(ledger))
     gate, admission, figures = Gate(pool, admin_key, epoch), Admission(pool), Figures(pool)
     uploads = Uploads(pool, objects, shared_secret("pool-uploads.key", objects))
-    loops = Loops(pool, Ledger(objects), uploads, admission, figures)
+    loops = Loops(pool, ledger, uploads, admission, figures)
     ended: list[asyncio.Task[None]] = []
 
     def stop(task: "asyncio.Task[None]") -> None:
@@ -128,7 +129,10 @@ async def _serve(
     )
     await server.serve()
     for task in ended:
-        task.result()
+        try:
+            task.result()
+        except BaseExceptionGroup as group:
+            raise group.exceptions[0] from None
 
 
 def _no_certificate(_: str) -> tuple[str, str]:

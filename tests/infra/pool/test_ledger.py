@@ -27,6 +27,18 @@ def test_chain_holds_over_reopening(tmp_path):
     assert (audit.kinds, audit.head) == ({"verdict": 1, "work": 3}, again.head[1])
 
 
+def test_a_put_that_was_reported_as_failed_counts_once(tmp_path):
+    store = Store(str(tmp_path))
+    one, two = Ledger(store), Ledger(store)
+    one.append(work(0), origin="7", at=1.0)
+    two.append(work(0), origin="7", at=2.0)
+    two.append(work(1), origin="8", at=3.0)
+    assert [(entry.seq, entry.origin, entry.time) for entry in entries(store)] == [
+        (0, "7", 1.0),
+        (1, "8", 3.0),
+    ]
+
+
 def test_an_empty_ledger_is_whole(tmp_path):
     assert verify(Store(str(tmp_path))).head == START
 

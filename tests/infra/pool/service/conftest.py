@@ -55,7 +55,7 @@ class Service:
         env.pop("PREFECT_API_URL", None)
         command = [sys.executable, "-m", "infra.pool.service", json.dumps(self._config)]
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, env=env)
-        deadline = time.monotonic() + 120
+        deadline = time.monotonic() + 250
         while time.monotonic() < deadline:
             try:
                 if self.http.get("/health").is_success:
@@ -172,7 +172,7 @@ class Node:
         return str(self.wait("shard_id", **said)["shard_id"])
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     made = Service(tmp_path_factory.mktemp("pool"), {})
     made.start()
