@@ -65,6 +65,11 @@ class StepBatch:
         self.useful.setdefault(number, useful)
         self.issued = max(self.issued, number + 1)
 
+    def forget(self, number: int) -> None:
+        """An accepted job was taken back, since its node was caught at a lie; it goes out again."""
+        del self.useful[number]
+        self.dealt.discard(number)
+
     def selected(self) -> list[int] | None:
         """Numbers of the jobs that the batch is made of; None while they are not enough."""
         total, taken = 0, []

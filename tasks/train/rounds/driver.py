@@ -159,8 +159,6 @@ class Driver:
             numbers = self._batch(step).selected()
             if numbers is None or self._overtakes_evaluation(step) or self._taken_back(step):
                 return
-            if self._taken_back(step, numbers):
-                return
             files = [self._files[step][number] for number in numbers]
             made = record(step, files, self._kinds)
             made["seconds"] = self.seconds()
@@ -171,16 +169,6 @@ class Driver:
             self._parts.dealer.drop(lambda job, done=step: is_held_out(job) or job.step != done)
             del self._batches[step], self._files[step]
             self._events.stepped(made)
-
-    def _taken_back(self, step: int, numbers: Sequence[int]) -> bool:
-        """Whether rollouts of these jobs count no more, their node having been caught since."""
-        versions = self._rounds.versions(step)
-        jobs = [self._parts.planner.rollouts(step, number, *versions) for number in numbers]
-        gone = [job for job in jobs if self._parts.committed(job) is None]
-        for job in gone:
-            del self._files[step][job.number], self._batches[step].useful[job.number]
-            self._parts.dealer.deal(job, ROLLOUTS + step)
-        return bool(gone)
 
     def _overtakes_evaluation(self, step: int) -> bool:
         """Whether training a step would let a version go that is still to be measured."""

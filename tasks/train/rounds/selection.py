@@ -30,6 +30,7 @@ class Rollouts:
 
     number: int
     path: str
+    """Of the committed shard, without extension."""
     sha256: str
     rows: list[dict[str, Any]]
 

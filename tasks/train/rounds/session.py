@@ -118,7 +118,7 @@ def opened(
             file = intake.committed(job)
             if file is None:
                 return None
-            return Rollouts(job.number, file.file, file.sha256, rows_of(store, file.path))
+            return Rollouts(job.number, file.path, file.sha256, rows_of(store, file.path))
 
         parts = Parts(store, layout, planner, dealer, trainer, origin, start, committed)
         yield Driver(parts, run.rounds, events)

@@ -78,3 +78,14 @@ def test_a_gap_that_an_earlier_process_left_is_given_out_again():
     assert 1 in asked.to_issue()
     asked.accept(1, 3)
     assert asked.selected() == [0, 1, 2]
+
+
+def test_a_job_that_is_taken_back_goes_out_again():
+    asked = batch()
+    asked.to_issue()
+    asked.accept(0, 4)
+    asked.accept(1, 4)
+    assert asked.selected() == [0, 1]
+    asked.forget(0)
+    assert asked.selected() is None
+    assert asked.to_issue() == [0]
