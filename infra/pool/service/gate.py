@@ -80,7 +80,10 @@ class _Nonces:
 
 
 class Gate:
-    """Checks requests; belongs to one event loop."""
+    """Checks requests; belongs to one event loop, so its dependencies are coroutines.
+
+    FastAPI would run plain functions in threads.
+    """
 
     def __init__(self, pool: Pool, admin_key: str, epoch: str) -> None:
         self._pool = pool
@@ -92,14 +95,14 @@ class Gate:
         self._strangers = Rates(pool.settings.strangers_per_minute)
         self._last_beat: dict[str, int] = {}
 
-    def node(self, request: Request) -> str:
+    async def node(self, request: Request) -> str:
         """The node that signed a request, which must be registered."""
-        node_id = self.signer(request)
+        node_id = await self.signer(request)
         if node_id not in self._pool.state.nodes:
             raise Forbidden("this node is not registered here: PUT /nodes first", "UNKNOWN_NODE")
         return node_id
 
-    def signer(self, request: Request) -> str:
+    async def signer(self, request: Request) -> str:
         """The key that signed a request, of a node or of a stranger."""
         signed = parse_headers(request.headers)
         if signed is None:
@@ -144,7 +147,7 @@ class Gate:
             raise Conflict("a later heartbeat of this node was taken already", "OUT_OF_ORDER")
         self._last_beat[node_id] = time_ms
 
-    def admin(self, request: Request) -> None:
+    async def admin(self, request: Request) -> None:
         """Only with the admin key."""
         given = request.headers.get("authorization", "").encode()
         if not hmac.compare_digest(given, self._admin_key):

@@ -78,7 +78,9 @@ def test_webhooks(receiver, monkeypatch):
     assert all(isinstance(body["timestamp"], int) for _, _, body in posted)
 
 
-def test_prefect_events(receiver, monkeypatch):
+@pytest.fixture
+def event(receiver, monkeypatch):
+    """What Prefect's API gets for a new group."""
     url, posted, _ = receiver
     monkeypatch.setenv("PREFECT_API_URL", f"{url}/api")
     monkeypatch.setenv("PREFECT_API_AUTH_STRING", "user:word")
@@ -87,8 +89,16 @@ def test_prefect_events(receiver, monkeypatch):
     deliver(listeners, posted, 1)
     ((path, auth, (event,)),) = posted
     assert path == "/api/events" and auth.startswith("Basic ")
+    return event
+
+
+def test_prefect_events(event):
     assert event["event"] == "nodepool.group.created"
     assert event["resource"]["prefect.resource.id"] == "nodepool.group.0a"
+
+
+@pytest.mark.slow
+def test_prefect_takes_the_events(event):
     from prefect.events import Event
 
     assert Event.model_validate(event).payload["nodes"] == [NODE]
