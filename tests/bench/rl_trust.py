@@ -27,6 +27,7 @@ from infra.inference.prompts import ChatTokenizer
 from infra.inference.transformers_engine import TransformersEngine
 from infra.models import registry
 from tasks.generate.config import SamplingConfig
+from tasks.generate.ingest import completion_text
 from tasks.train.objective import LengthConfig, ObjectiveConfig
 from tasks.train.rollouts.job import RolloutJob
 from tasks.train.rollouts.rewards import rewarded
@@ -50,6 +51,7 @@ OTHER = "tracemill/nano-s"
 DISTANCES = (0, 1, 2, 4, 8)
 CONFIG = ValidateConfig(batch_size=128)
 KEY = SigningKey(b"n" * 32)
+TOKENIZER = ChatTokenizer(registry.materialise(START), START)
 
 Rows = list[dict[str, Any]]
 
@@ -62,7 +64,7 @@ def planner(directory: Path) -> Planner:
         seed=5,
         model=START,
         split=read_split(TaskChoice(dataset=str(split), held_out=8)),
-        tokenizer=ChatTokenizer(registry.materialise(START), START),
+        tokenizer=TOKENIZER,
         sampling=SamplingConfig(temperature=1.0, max_tokens=48),
         rounds=RoundsConfig(group_size=8, groups_per_job=8, groups_per_step=8),
         lengths=LengthConfig(),
@@ -137,7 +139,7 @@ class Judge:
         }
 
 
-def cut(rows: Rows) -> Rows:
+def cut(rows: Rows, key: SigningKey = KEY) -> Rows:
     """Thoughts that end in the middle, as if the limit had been there."""
     found = []
     for row in rows:
@@ -146,17 +148,20 @@ def cut(rows: Rows) -> Rows:
             "output_tokens": row["output_tokens"][:keep],
             "output_logprobs": row["output_logprobs"][:keep],
             "proofs": row["proofs"][: 258 * math.ceil(keep / 32)],
+            "completion": completion_text(
+                TOKENIZER, row["input_tokens"], row["output_tokens"][:keep], []
+            ),
             "finish_reason": "stop",
         }
-        found.append(signed(row | changes, KEY))
+        found.append(signed(row | changes, key))
     return found
 
 
-def copied(rows: Rows) -> Rows:
+def copied(rows: Rows, key: SigningKey = KEY) -> Rows:
     """One answer of each group for all its samples."""
-    names = ("output_tokens", "output_logprobs", "proofs", "finish_reason")
+    names = ("output_tokens", "output_logprobs", "proofs", "completion", "finish_reason")
     first = {row["group"]: row for row in reversed(rows)}
-    return [signed(row | {n: first[row["group"]][n] for n in names}, KEY) for row in rows]
+    return [signed(row | {n: first[row["group"]][n] for n in names}, key) for row in rows]
 
 
 def other_seeds(job: RolloutJob, engine: TransformersEngine, version: int) -> Rows:

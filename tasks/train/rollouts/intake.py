@@ -136,13 +136,14 @@ class Intake:
 
     def take(self, job: RolloutJob, result: JobResult) -> Manifest:
         """Accept an upload, or raise RolloutsRefused; CheckCrashed is our own fault."""
-        with self._lock:
-            done = self.committed(job)
-            if done is None:
-                done = self._take(job, result)
-        for file in result.files:
-            self._store.delete(file.path)
-        return done
+        try:
+            with self._lock:
+                done = self.committed(job)
+                return self._take(job, result) if done is None else done
+        finally:
+            # What is refused is in quarantine.
+            for file in result.files:
+                self._store.delete(file.path)
 
     def withdraw(self, node_id: str) -> list[RolloutJob]:
         """Take back what was believed of a node without a check and is not trained on yet."""

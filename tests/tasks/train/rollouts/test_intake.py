@@ -29,3 +29,11 @@ def test_honest_rollouts_are_committed_once_with_our_rewards(start):
     assert kinds == ["work", "verdict"]
     assert verify(run.store).faults == []
     assert counted(run.store, "r")[Node(1).key.node_id].files == 1
+
+
+def test_the_newest_version_that_may_be_used_is_used(start):
+    run = start([Node(1)])
+    for number, (least, most, used) in enumerate([(0, 2, 2), (0, 3, 3), (0, 0, 0), (1, 2, 2)]):
+        rows = read_table(run.store, run.take(make_job(3, number, least, most)).path).to_pylist()
+        assert {row["step"] for row in rows} == {used}
+    assert len({entry.record.kind for entry in entries(run.store)}) == 2
