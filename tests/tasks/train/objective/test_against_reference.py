@@ -30,7 +30,7 @@ def make_sequences(seed: int) -> list[Sequence]:
                 behaviour=behaviour.tolist(),
                 reference=(now + rng.normal(0, 0.6, size)).tolist(),
                 entropy=rng.gamma(2.0, 0.5, size).tolist(),
-                advantage=float(rng.normal(0, 1)) if number != 3 else -1.2,
+                advantage=float(rng.uniform(0.5, 2.0)) * (-1 if number in (1, 3) else 1),
             )
         )
     sequences[3].reference[4] = sequences[3].now[4] + 3.2  # beyond the bound of one token's k3
