@@ -11,8 +11,8 @@
     standing.py  the ledger's entries, who is excluded, whose work counts
     intake.py    all of it in order: `Intake.take` accepts an upload or raises `RolloutsRefused`
 
-The checks of INTELLECT-2 (arXiv 2505.07291, section 2.3) and where they are: computation, token
-sampling and termination in `check` (an end token has to be the one that its seed draws, which is
-more than a probability above 0.1); fixed data sampling and value bounds in `claims` (a stated reward
-has to be equal to ours, which is more than a bound); the file's format in `uploads`.
+The checks of INTELLECT-2 (arXiv 2505.07291) and where they are: computation, token sampling and
+termination in `check` (an end token has to be the one that its seed draws, which is more than a
+probability above 0.1); fixed data sampling and value bounds in `claims` (a stated reward has to be
+equal to ours, which is more than a bound); the file's format in `uploads`.
 """
