@@ -11,8 +11,7 @@ nothing of a refused file is used; every upload that was looked at has its verdi
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from data_contracts import rollouts as contract
 from data_contracts import validate as verdicts_contract
@@ -94,6 +93,7 @@ class Intake:
         layout: RunLayout,
         pool: NodePool,
         standing: Standing,
+        reader: UploadReader,
         config: TrustConfig,
         trusted: Trusted,
     ):
@@ -105,22 +105,11 @@ class Intake:
         self.standing = standing
         self._calibration = registry.revision(config.calibrated_by) if config.calibrated_by else ""
         self._auditor = Auditor(store, layout, config.check.audit)
-        self._reader = UploadReader()
+        self._reader = reader
         self._lock = threading.Lock()
         self._seen = Seen()
         self._known: set[str] = set()
         self._unchecked: dict[str, tuple[RolloutJob, str]] = {}
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._reader.close()
 
     def path(self, job: RolloutJob) -> str:
         """Of the accepted rollouts of a job, without extension."""

@@ -3,7 +3,8 @@
 import hashlib
 import io
 from concurrent.futures.process import BrokenProcessPool
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 
 import pyarrow as pa
 
@@ -28,7 +29,16 @@ class UploadReader:
     def __init__(self) -> None:
         self._child = make_reader()
 
-    def close(self) -> None:
+    def __enter__(self) -> Self:
+        """The child starts with the first upload."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         """End the child."""
         self._child.shutdown()
 
@@ -49,7 +59,7 @@ class UploadReader:
         try:
             stream, problem = self._child.submit(read_upload, data, rows, contract.SCHEMA).result()
         except BrokenProcessPool as error:
-            self.close()
+            self._child.shutdown()
             self._child = make_reader()
             raise BadFile("unreadable_upload: the reader died of it", sha256) from error
         if problem:

@@ -23,6 +23,7 @@ from tasks.train.rollouts.config import TrustConfig
 from tasks.train.rollouts.intake import Intake, Trusted
 from tasks.train.rollouts.job import Broadcast, RolloutJob, rollout_job
 from tasks.train.rollouts.standing import Standing
+from tasks.train.rollouts.uploads import UploadReader
 from tasks.train.rounds.config import RoundsConfig
 from tasks.train.rounds.dealer import Dealer
 from tasks.train.rounds.driver import MARGIN, Driver, Events, Parts
@@ -101,7 +102,8 @@ def opened(
             trained=lambda job: selection_path(run_dir, job.step).is_file(),
         )
         standing = Standing(store, layout.run.run_id)
-        intake = stack.enter_context(Intake(store, layout.run, pool, standing, run.trust, trusted))
+        reader = stack.enter_context(UploadReader())
+        intake = Intake(store, layout.run, pool, standing, reader, run.trust, trusted)
 
         def to_job(asked: RolloutJob, attempt: int) -> Job:
             return rollout_job(asked, broadcast, attempt)

@@ -276,6 +276,7 @@ def test_a_killed_client_goes_on_where_it_was(origin, weights, client_of, same):
         assert os.listdir(client.directory) == ["1"]
 
 
+@pytest.mark.slow
 def test_two_processes_share_a_directory(origin, weights, client_of, same):
     source = weights(1)
     origin.publish(1, source)
@@ -297,6 +298,7 @@ def origin_process(root, port):
     return process, process.stdout.readline().decode().strip()
 
 
+@pytest.mark.slow
 def test_a_killed_origin_that_comes_back_ends_the_fetch(origin, weights, client_of, same):
     size = 4_000_000
     source = weights(1, size=size)

@@ -12,6 +12,7 @@ from swarm import VERSIONS, Run, changed_weights
 from infra.broadcast import Origin
 from infra.broadcast.service import serving
 from tasks.train.rollouts.job import Broadcast
+from tasks.train.rollouts.uploads import UploadReader
 from toploc.signing import SigningKey
 
 
@@ -33,17 +34,18 @@ def version_cache(tmp_path_factory):
     return tmp_path_factory.mktemp("cache")
 
 
+@pytest.fixture(scope="session")
+def upload_reader():
+    with UploadReader() as started:
+        yield started
+
+
 @pytest.fixture
-def start(tmp_path, broadcast, version_cache, monkeypatch):
+def start(tmp_path, broadcast, version_cache, upload_reader, monkeypatch):
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     monkeypatch.setenv("TRACEMILL_CACHE", str(version_cache))
-    opened = []
 
     def begin(strangers, **settings) -> Run:
-        run = Run(tmp_path / "data", broadcast, strangers, **settings)
-        opened.append(run.intake)
-        return run
+        return Run(tmp_path / "data", broadcast, strangers, upload_reader, **settings)
 
-    yield begin
-    for intake in opened:
-        intake.__exit__(None, None, None)
+    return begin

@@ -27,6 +27,7 @@ from tasks.train.rollouts.intake import Intake, Trusted
 from tasks.train.rollouts.job import Broadcast, Group, RolloutJob, rollout_job
 from tasks.train.rollouts.policy import Policies
 from tasks.train.rollouts.standing import Standing
+from tasks.train.rollouts.uploads import UploadReader
 from tasks.train.rollouts.work import FILE, RolloutWork, signed
 from toploc.signing import SigningKey
 
@@ -35,6 +36,7 @@ MODEL = "policy"
 LAYOUT = RunLayout("r")
 WORDS = ("lamp", "stone", "river", "window", "cloud", "table")
 SAMPLING = SamplingConfig(max_tokens=48)
+TOKENIZER = ChatTokenizer(registry.materialise(BASE), BASE)
 VERSIONS = 4
 POLICIES = Policies()
 """Shared by all nodes here: they are one process."""
@@ -71,7 +73,6 @@ def make_job(
     task_type: str = "reverse_text",
 ) -> RolloutJob:
     """A job of two prompts; jobs whose numbers differ by 3 have the same ones."""
-    tokenizer = ChatTokenizer(registry.materialise(BASE), BASE)
     groups = []
     for at in range(2):
         place = (2 * number + at) % len(WORDS)
@@ -83,7 +84,7 @@ def make_job(
                 problem_id=WORDS[place],
                 task_type=task_type,
                 prompt=text,
-                prompt_ids=tokenizer.render([{"role": "user", "content": text}])[0],
+                prompt_ids=TOKENIZER.render([{"role": "user", "content": text}])[0],
                 seeds=[10_000 * step + 100 * number + 10 * at + s for s in range(size)],
             )
         )
@@ -173,22 +174,23 @@ class Run:
         root: Path,
         broadcast: Broadcast,
         strangers: list[Node],
+        reader: UploadReader,
         config: TrustConfig | None = None,
         trained=lambda job: False,
     ):
         self.store = Store(str(root))
         self.pool = Pool(self.store, strangers)
         self.broadcast = broadcast
-        tokenizer = ChatTokenizer(registry.materialise(BASE), BASE)
         self.intake = Intake(
             self.store,
             LAYOUT,
             self.pool,
             Standing(self.store, "r"),
+            reader,
             config or TrustConfig(calibrated_by=BASE),
             Trusted(
                 answers=ANSWERS,
-                tokenizer=tokenizer,
+                tokenizer=TOKENIZER,
                 lengths=LengthConfig(),
                 advantage="intellect2",
                 broadcast=broadcast,

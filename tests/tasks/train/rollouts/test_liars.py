@@ -5,10 +5,10 @@ import math
 import pyarrow as pa
 import pytest
 from swarm import (
-    BASE,
     LAYOUT,
     MODEL,
     SAMPLING,
+    TOKENIZER,
     Node,
     make_job,
     packed,
@@ -19,6 +19,7 @@ from data_contracts import rollouts as contract
 from data_contracts.ids import canonical_json
 from infra.inference import load_engine
 from infra.pool.ledger import entries
+from tasks.generate.ingest import completion_text
 from tasks.train.rollouts.errors import RolloutsRefused
 from tasks.train.rollouts.job import Payload
 from tasks.train.rollouts.policy import Policies
@@ -104,22 +105,17 @@ def truncate_with_end(rows, payload, key):
 
 
 def _cut(row, key, finish_reason, end=None):
-    from infra.inference.prompts import ChatTokenizer
-    from infra.models.registry import materialise
-    from tasks.generate.ingest import completion_text
-
     keep = max(1, len(row["output_tokens"]) // 2)
     tokens, logprobs = row["output_tokens"][:keep], row["output_logprobs"][:keep]
     if end is not None:
         tokens[-1], logprobs[-1] = end, -0.01
-    tokenizer = ChatTokenizer(materialise(BASE), BASE)
     return resigned(
         row,
         key,
         output_tokens=tokens,
         output_logprobs=logprobs,
         proofs=row["proofs"][: 258 * math.ceil(keep / 32)],
-        completion=completion_text(tokenizer, row["input_tokens"], tokens, []),
+        completion=completion_text(TOKENIZER, row["input_tokens"], tokens, []),
         finish_reason=finish_reason,
     )
 
@@ -221,39 +217,46 @@ def zero_proofs(rows, payload, key):
     return [resigned(row, key, proofs=bytes(len(row["proofs"]))) for row in rows]
 
 
+def slow(*case):
+    """A lie like one that the default tests have."""
+    return pytest.param(*case, marks=pytest.mark.slow)
+
+
 CHEAP = [
     (forge_text, "other_completion"),
     (cherry_pick_prompt, "other_prompt"),
     (wrong_schema, "wrong_schema"),
-    (wider_type, "wrong_schema"),
-    (fewer_samples, "wrong_schema"),
+    slow(wider_type, "wrong_schema"),
+    slow(fewer_samples, "wrong_schema"),
     (reward_above_one, "reward_out_of_bounds"),
-    (reward_nan, "reward_not_finite"),
+    slow(reward_nan, "reward_not_finite"),
     (advantage_infinite, "reward_not_finite"),
     (logprob_nan, "impossible"),
-    (logprob_positive, "impossible"),
-    (token_outside, "impossible"),
+    slow(logprob_positive, "impossible"),
+    slow(token_outside, "impossible"),
     (same_sample_twice, "other_samples"),
     (stale, "stale_policy"),
-    (from_the_future, "future_policy"),
-    (other_seed, "other_seed"),
-    (other_temperature, "other_settings"),
-    (somebody_elses_signature, "other_node"),
+    slow(from_the_future, "future_policy"),
+    slow(other_seed, "other_seed"),
+    slow(other_temperature, "other_settings"),
+    slow(somebody_elses_signature, "other_node"),
     (changed_after_signing, "transcript_mismatch"),
-    (no_proofs, "proof_length"),
+    slow(no_proofs, "proof_length"),
 ]
 """Lies that need no prefill to be seen."""
 
 PREFILL = [
+    (forge_rewards, {"forged_rewards"}),
+    slow(forge_advantages, {"forged_rewards"}),
     (another_version, {"chunk_error", "error_mean", "logprob_error", "margin_mean"}),
     (another_model, {"chunk_error", "error_mean", "logprob_error", "margin_mean"}),
-    (cherry_pick_seeds, {"margin_mean", "token_margin"}),
+    slow(cherry_pick_seeds, {"margin_mean", "token_margin"}),
     (copy_within, {"margin_mean", "token_margin"}),
     (truncate, {"stopped_without_end"}),
-    (truncate_for_length, {"stopped_short_of_length"}),
+    slow(truncate_for_length, {"stopped_short_of_length"}),
     (truncate_with_end, {"token_margin"}),
-    (logprobs_flattered, {"logprob_error"}),
-    (zero_proofs, {"proof_modulus"}),
+    slow(logprobs_flattered, {"logprob_error"}),
+    slow(zero_proofs, {"proof_modulus"}),
 ]
 
 

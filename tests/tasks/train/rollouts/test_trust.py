@@ -7,11 +7,11 @@ import pytest
 from swarm import Node, make_job, packed, resigned, upload_rows
 from test_liars import another_version
 
-from infra.pool.ledger import entries
+from infra.pool.ledger import entries, verify
 from infra.storage import read_table
 from tasks.train.rollouts.config import TrustConfig
 from tasks.train.rollouts.errors import RolloutsRefused
-from tasks.train.rollouts.standing import EXCLUDED, counted
+from tasks.train.rollouts.standing import EXCLUDED, Standing, counted
 from tasks.validate.config import AuditConfig, ValidateConfig
 
 BASE = "tracemill/nano-s"
@@ -173,7 +173,10 @@ def test_weights_that_are_not_to_be_had_are_nobodys_lie(start, broadcast):
     run.take(make_job())
 
 
-@pytest.mark.parametrize("damage", ["cut", "missing", "other bytes", "no file"])
+@pytest.mark.parametrize(
+    "damage",
+    ["cut", *(pytest.param(d, marks=pytest.mark.slow) for d in ("missing", "other bytes", "none"))],
+)
 def test_a_file_that_may_have_been_damaged_excludes_nobody(start, damage):
     run = start([Node(1)])
     job = make_job()
@@ -185,7 +188,7 @@ def test_a_file_that_may_have_been_damaged_excludes_nobody(start, damage):
         run.store.delete(file.path)
     elif damage == "other bytes":
         run.store.write_bytes(file.path, b"x", overwrite=True)
-    elif damage == "no file":
+    elif damage == "none":
         result = type(result)(result.job_id, result.node_id, result.output, 1.0)
     with pytest.raises(RolloutsRefused) as refusal:
         run.intake.take(job, result)
@@ -194,12 +197,25 @@ def test_a_file_that_may_have_been_damaged_excludes_nobody(start, damage):
     assert run.take(job).rows == 8
 
 
-def test_a_reader_that_dies_is_replaced(start):
+def test_a_reader_that_dies_is_replaced(start, upload_reader):
     run = start([Node(1)])
     job = make_job()
     result = run.made(job)
-    os.kill(run.intake._reader._child.submit(os.getpid).result(), signal.SIGKILL)
+    os.kill(upload_reader._child.submit(os.getpid).result(), signal.SIGKILL)
     with pytest.raises(RolloutsRefused, match="unreadable_upload") as refusal:
         run.intake.take(job, result)
     assert not refusal.value.lie
     assert run.take(job).rows == 8
+
+
+def test_two_runs_over_one_root_share_its_ledger(start):
+    run = start([Node(1)])
+    first, second = Standing(run.store, "a"), Standing(run.store, "b")
+    for number in range(3):
+        first.accepted(f"a-{number}", "node-1", {}, 1.0)
+        second.refused(f"b-{number}", "node-2", ["unreadable_upload: cut"], {})
+    assert second.refused("b-3", "node-2", ["forged_rewards: 1"], {})
+    assert verify(run.store).faults == []
+    assert counted(run.store, "a")["node-1"].files == 3
+    assert counted(run.store, "b")["node-2"].refused == 4
+    assert Standing(run.store, "c").excluded == {"node-2"}
