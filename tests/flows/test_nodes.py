@@ -17,7 +17,7 @@ from prefect.testing.utilities import prefect_test_harness
 from flows.nodes import pool_of
 from infra.pool import Job
 from infra.pool.client import PoolClient
-from infra.pool.errors import PoolUnreachable
+from infra.pool.errors import PoolError
 from infra.storage import Store
 from tasks.provision.config import ProvisionConfig
 
@@ -57,7 +57,7 @@ def service(tmp_path, monkeypatch):
     def up() -> bool:
         try:
             client.call("GET", "/health", patience=0.0)
-        except PoolUnreachable:
+        except PoolError:
             return False
         return True
 

@@ -12,6 +12,7 @@ import os
 import signal
 import subprocess
 import tempfile
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
@@ -35,6 +36,14 @@ class Worker:
             env=dict(env),
             start_new_session=True,
         )
+        threading.Thread(target=self._end_session, daemon=True).start()
+
+    def _end_session(self) -> None:
+        """What the child started must not hold its stdout open when it has ended."""
+        with contextlib.suppress(ChildProcessError, ProcessLookupError):
+            # Not reaped before its session is ended: the number would be free for others.
+            os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOWAIT)
+            os.killpg(self._process.pid, signal.SIGKILL)
 
     def meet(self) -> str:
         """The node id that the child said; it signs with that key."""

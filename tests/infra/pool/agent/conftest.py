@@ -15,7 +15,7 @@ import pytest
 from infra.pool.agent.config import AgentConfig
 from infra.pool.agent.images import Images, LocalCommand
 from infra.pool.client import PoolClient
-from infra.pool.errors import PoolUnreachable
+from infra.pool.errors import PoolError
 from infra.pool.wire import Answer, Invite, InviteRequest, TaskAnswer, TaskRequest
 
 WORKER = Path(__file__).parents[3] / "tasks" / "provision" / "node.py"
@@ -51,7 +51,7 @@ class Pool:
     def healthy(self) -> bool:
         try:
             self.client.call("GET", "/health", patience=0.0)
-        except PoolUnreachable:
+        except PoolError:
             return False
         return True
 
