@@ -8,6 +8,7 @@ pickle, no file. A node that keeps its identity makes it from 32 secret bytes th
 """
 
 import re
+from functools import lru_cache
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
@@ -59,6 +60,11 @@ def public_key(node_id: str) -> Ed25519PublicKey:
         raise MalformedKey(
             f"node id {str(node_id)[:80]!r} is not a public key; it is 64 lower-case hex digits"
         )
+    return _parsed(node_id)
+
+
+@lru_cache(1 << 16)
+def _parsed(node_id: str) -> Ed25519PublicKey:
     raw = bytes.fromhex(node_id)
     y = int.from_bytes(raw, "little") & (2**255 - 1)
     if y >= _FIELD or y in _SMALL_ORDER:

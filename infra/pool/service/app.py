@@ -66,6 +66,14 @@ def make_app(
     app.include_router(admin_routes(pool, gate, admission))
     app.include_router(metric_routes(pool, gate, figures))
 
+    def openapi() -> dict[str, Any]:
+        schema = FastAPI.openapi(app)
+        body = wire.Heartbeat.model_json_schema(ref_template="#/components/schemas/{model}")
+        schema["components"]["schemas"] |= body.pop("$defs") | {"Heartbeat": body}
+        return schema
+
+    app.openapi = openapi  # type: ignore[method-assign]
+
     @app.get("/health")
     async def health(response: Response) -> dict[str, Any]:
         """Whether the loops turn; 500 where one does not."""

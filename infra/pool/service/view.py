@@ -78,9 +78,10 @@ def heartbeat_data(pool: Pool, node: Node, earlier_uploads: int) -> wire.Heartbe
     return data
 
 
-def etag(data: wire.HeartbeatData) -> str:
-    """A name for what a node was told."""
-    return hashlib.sha256(data.model_dump_json().encode()).hexdigest()[:32]
+def named(data: wire.HeartbeatData) -> tuple[str, str]:
+    """(JSON of what a node is told, a name for it)."""
+    text = data.model_dump_json()
+    return text, hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
 def group_view(pool: Pool, group: Group, node: Node) -> wire.GroupView:
