@@ -21,8 +21,8 @@ from transformers import AttentionInterface
 from tasks.train.trainer.errors import AttentionUnsupported
 
 NAME = "packed"
-WASTE = 1.2
-"""Cells of a batch per token in it, at most; fewer batches against less padding."""
+WASTE = 1000
+"""Query and key pairs of a batch that are padding, at most: as many as cost one more call."""
 IGNORED = {"dropout", "position_ids", "use_cache", "is_causal", "sliding_window"}
 
 
@@ -63,14 +63,14 @@ def plan_attention(places: Sequence[Tensor], tokens: int, padded: bool) -> Atten
 
 
 def _batch_ends(lengths: Sequence[int]) -> list[int]:
-    """Ends of batches of falling lengths, none with more than WASTE cells per token."""
+    """Ends of batches of falling lengths, none with more than WASTE padded pairs."""
     ends: list[int] = []
-    first, tokens = 0, 0
+    longest, waste = lengths[0], 0
     for at, length in enumerate(lengths):
-        if (at + 1 - first) * lengths[first] > WASTE * (tokens + length):
+        waste += longest**2 - length**2
+        if waste > WASTE:
             ends.append(at)
-            first, tokens = at, 0
-        tokens += length
+            longest, waste = length, 0
     return [*ends, len(lengths)]
 
 
