@@ -60,7 +60,7 @@ class OneNode:
         if self.tamper:
             changed = self.tamper(upload_rows(data))
             data = changed if isinstance(changed, bytes) else packed(changed)
-        path = f"runs/r/uploads/{job.job_id}"
+        path = f"runs/r/uploads/{self.key.node_id}/{job.job_id}"
         self.store.write_bytes(path, data)
         sha256 = self.sha256 or hashlib.sha256(data).hexdigest()
         file = Upload(path, sha256, len(data))
