@@ -6,7 +6,8 @@ flow `run` with the profile that the config names. A run that is started again w
 where it stopped, also after kill -9 of the flow, the trainer or a node.
 """
 
-from typing import Any
+from typing import Any, cast
+from uuid import UUID
 
 from prefect import flow
 from prefect.artifacts import (
@@ -63,7 +64,8 @@ def rl_rounds(config: RlConfig = DEFAULT, run_id: str = "") -> State[Any]:
 def shown(steps: int) -> Events:
     """Progress and figures in the Prefect UI while the rounds go on."""
     logger = get_run_logger()
-    progress = create_progress_artifact(0.0, "rl-progress", "Rollout steps chosen")
+    # In a synchronous flow it is no coroutine.
+    progress = cast(UUID, create_progress_artifact(0.0, "rl-progress", "Rollout steps chosen"))
 
     def stepped(made: dict[str, Any]) -> None:
         if made["step"] * 100 // steps > (made["step"] - 1) * 100 // steps:

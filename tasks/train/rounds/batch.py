@@ -72,7 +72,8 @@ class StepBatch:
 
     def selected(self) -> list[int] | None:
         """Numbers of the jobs that the batch is made of; None while they are not enough."""
-        total, taken = 0, []
+        total = 0
+        taken: list[int] = []
         for number in sorted(self.useful):
             if self.in_order and number != len(taken):
                 return None

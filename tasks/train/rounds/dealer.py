@@ -19,6 +19,7 @@ from infra.pool.errors import PoolClosed, PoolError
 from tasks.train.rollouts.errors import CheckCrashed, RolloutsRefused
 from tasks.train.rollouts.job import RolloutJob
 from tasks.train.rounds.errors import JobGivenUp
+from tasks.train.rounds.plan import is_held_out
 
 ToJob = Callable[[RolloutJob, int], Job]
 """(what is asked, attempt from 0) -> the job for the pool."""
@@ -80,10 +81,10 @@ class Dealer:
         dealt = self._dealt[asked.name] = _Dealt(asked, priority)
         self._give(dealt)
 
-    def drop(self, wanted: Callable[[RolloutJob], bool]) -> None:
-        """Forget jobs that nobody waits for any more; those not begun are not done."""
+    def drop(self, step: int) -> None:
+        """Forget rollouts of a step that has its batch; jobs not begun are not done."""
         for name, dealt in list(self._dealt.items()):
-            if not wanted(dealt.asked):
+            if dealt.asked.step == step and not is_held_out(dealt.asked):
                 dealt.settled = True
                 for future in dealt.running:
                     future.cancel()
@@ -127,7 +128,8 @@ class Dealer:
             raise
         except (PoolError, CancelledError) as error:
             self.tally.lost += 1
-            return self._again(dealt, str(error))
+            self._again(dealt, str(error))
+            return None
         self.tally.node_seconds += result.seconds
         read = self._reader.submit(self._ingest, dealt.asked, attempt, result)
         read.add_done_callback(lambda done: self._events.put(lambda: self._ingested(dealt, done)))
@@ -140,7 +142,8 @@ class Dealer:
             future.result()
         except (RolloutsRefused, CheckCrashed) as refusal:
             self.tally.refused += 1
-            return self._again(dealt, str(refusal))
+            self._again(dealt, str(refusal))
+            return None
         dealt.settled = True
         self.tally.accepted += 1
         self._dealt.pop(dealt.asked.name, None)

@@ -166,7 +166,7 @@ class Driver:
             samples = samples_of(files, self._parts.planner.lengths)
             write_selection(selection_path(self._run_dir, step), samples)
             self._share = made["useful_groups"] / made["groups"]
-            self._parts.dealer.drop(lambda job, done=step: is_held_out(job) or job.step != done)
+            self._parts.dealer.drop(step)
             del self._batches[step], self._files[step]
             self._events.stepped(made)
 

@@ -33,10 +33,10 @@ class Threads:
         self._executor.shutdown(cancel_futures=True)
 
 
-def asked(number: int) -> RolloutJob:
+def asked(number: int, step: int = 1, run_id: str = "r") -> RolloutJob:
     group = Group(group=0, task_id="t", problem_id="p", task_type="k", prompt="x",
                   prompt_ids=[1], seeds=[1])  # fmt: skip
-    return RolloutJob(run_id="r", step=1, number=number, model="m", least_version=0,
+    return RolloutJob(run_id=run_id, step=step, number=number, model="m", least_version=0,
                       most_version=0, sampling=SamplingConfig(), batch_groups=1,
                       groups=[group])  # fmt: skip
 
@@ -115,10 +115,12 @@ def test_a_straggler_gets_a_second_node_and_the_first_good_answer_counts(pool):
         assert taken.seen == [(0, 1)]
 
 
-def test_a_job_that_nobody_waits_for_is_forgotten(pool):
+def test_rollouts_of_a_step_that_has_its_batch_are_forgotten(pool):
     with Dealer(pool, to_job(lambda job, attempt: {"sleep": 0.1}), Taken(), 3, 60.0) as dealer:
-        for number in range(6):
+        for number in range(5):
             dealer.deal(asked(number), 1)
-        dealer.drop(lambda job: job.number == 5)
-        assert collect(dealer, 1) == [5]
+        dealer.deal(asked(7, step=2), 2)
+        dealer.deal(asked(8, run_id="r-held-out"), 0)
+        dealer.drop(1)
+        assert sorted(collect(dealer, 2)) == [7, 8]
         assert dealer.settled(0.5) == []
