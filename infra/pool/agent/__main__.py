@@ -18,7 +18,9 @@ def main() -> int:
     config = AgentConfig.model_validate_json(sys.stdin.buffer.readline())
 
     def wait() -> None:
-        sys.stdin.buffer.read()
+        # Not through sys.stdin: its lock, held at the end of the interpreter, aborts it.
+        while os.read(0, 1 << 16):
+            pass
         # Nobody is left who could want the shard in hand.
         os.kill(os.getpid(), signal.SIGHUP)
 

@@ -18,7 +18,9 @@ def end_with_parent() -> None:
     """Ask this process to end as soon as stdin closes."""
 
     def wait() -> None:
-        sys.stdin.buffer.read()
+        # Not through sys.stdin: its lock, held at the end of the interpreter, aborts it.
+        while os.read(0, 1 << 16):
+            pass
         os.kill(os.getpid(), signal.SIGTERM)
 
     threading.Thread(target=wait, daemon=True).start()
