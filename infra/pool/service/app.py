@@ -23,6 +23,7 @@ from infra.pool.service.loops import SILENT_SECONDS, Loops
 from infra.pool.service.node_routes import Certify, node_routes
 from infra.pool.service.pool import Pool
 from infra.pool.service.storage_routes import storage_routes
+from infra.pool.service.task_routes import task_routes
 from infra.pool.service.uploads import Uploads
 from infra.storage.errors import StorageError
 
@@ -63,6 +64,7 @@ def make_app(
     app.add_middleware(Bounded, seconds=pool.settings.body_seconds)
     app.include_router(node_routes(pool, gate, admission, uploads, certify))
     app.include_router(storage_routes(uploads))
+    app.include_router(task_routes(pool, gate))
     app.include_router(admin_routes(pool, gate, admission))
     app.include_router(metric_routes(pool, gate, figures))
 

@@ -19,11 +19,11 @@ from infra.pool import wire
 from infra.pool.core.events import Tick
 from infra.pool.core.state import ShardState
 from infra.pool.ledger import Ledger, Record
-from infra.pool.service.admin_routes import delete_abandoned, judge
 from infra.pool.service.admission import Admission
 from infra.pool.service.errors import Conflict, ServiceError
 from infra.pool.service.figures import Figures
 from infra.pool.service.pool import Pool
+from infra.pool.service.task_routes import delete_abandoned, judge
 from infra.pool.service.uploads import Uploads
 from infra.storage.errors import StorageError
 

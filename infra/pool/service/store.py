@@ -108,7 +108,7 @@ class Batch:
 
     rows: dict[tuple[str, str], str | None] = field(default_factory=dict)
     """(kind, key) -> JSON; None removes the row."""
-    payloads: list[dict[str, str]] = field(default_factory=list)
+    payloads: list[dict[str, Any]] = field(default_factory=list)
     results: list[dict[str, Any]] = field(default_factory=list)
     uploads: list[dict[str, Any]] = field(default_factory=list)
     records: list[dict[str, Any]] = field(default_factory=list)
@@ -116,6 +116,12 @@ class Batch:
     """Tasks whose payloads and results go away."""
     written_records: list[int] = field(default_factory=list)
     """Records that are in the ledger."""
+
+    def drop_task(self, task_id: str) -> None:
+        """What a task has stored goes away, and what is still to be stored of it."""
+        for rows in (self.payloads, self.results, self.uploads):
+            rows[:] = [row for row in rows if row["task_id"] != task_id]
+        self.dropped_tasks.append(task_id)
 
     def __bool__(self) -> bool:
         return any(vars(self).values())
@@ -148,6 +154,10 @@ class PoolStore:
         """Store a batch. StoreTaken where another service has the database."""
         async with self._engine.begin() as db:
             await self._fenced(db)
+            # First: a new task may use the names of the old one's shards.
+            for task_id in batch.dropped_tasks:
+                for table in (PAYLOADS, RESULTS, UPLOADS):
+                    await db.execute(delete(table).where(table.c.task_id == task_id))
             put = [
                 {"kind": kind, "key": key, "text": text}
                 for (kind, key), text in batch.rows.items()
@@ -171,9 +181,6 @@ class PoolStore:
                 await db.execute(insert(UPLOADS), batch.uploads)
             if batch.records:
                 await db.execute(insert(RECORDS), batch.records)
-            for task_id in batch.dropped_tasks:
-                for table in (PAYLOADS, RESULTS, UPLOADS):
-                    await db.execute(delete(table).where(table.c.task_id == task_id))
             if batch.written_records:
                 numbers = batch.written_records
                 await db.execute(delete(RECORDS).where(RECORDS.c.number.in_(numbers)))

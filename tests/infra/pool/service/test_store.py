@@ -84,7 +84,11 @@ def test_what_was_committed_comes_back(database):
         assert await again.uploads_since("n", 4.0) == 1
         assert await again.uploads_since("n", 6.0) == 0
         assert list(await again.records()) == [(5, "y")]
-        await again.commit(Batch(dropped_tasks=["t"]))
+        last = Batch(results=[result(3)])
+        last.drop_task("t")
+        last.payloads.append({"shard_id": "s", "task_id": "u", "text": '{"n": 2}'})
+        await again.commit(last)
+        assert await again.payload("s") == {"n": 2}
         assert await again.results("t", 0, 10) == [] and await again.upload("uploads/x") is None
         await again.close()
 
