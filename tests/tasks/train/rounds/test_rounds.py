@@ -1,9 +1,12 @@
 """Rounds through every layer: nodes, checks, selection, trainer process, broadcast, evaluation."""
 
+import pytest
+
 from tasks.train.rounds.report import read_evaluations, read_steps, write_report
 from tasks.train.trainer import read_selection, selection_path, weights_path
 
 
+@pytest.mark.timeout(900)  # seconds of work in five processes, which a busy machine stretches
 def test_rounds_train_publish_and_measure(words, small, drive, tmp_path):
     with drive(small(words), tmp_path / "data") as (driver, store, layout):
         driver.run()
