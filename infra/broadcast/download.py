@@ -52,7 +52,8 @@ class Source:
         self._stream = stream
         self._http = httpx.Client(
             base_url=f"{url.rstrip('/')}/{stream}/",
-            headers={"Authorization": f"Bearer {token}"} if token else {},
+            headers={"Accept-Encoding": "identity"}
+            | ({"Authorization": f"Bearer {token}"} if token else {}),
             timeout=REQUEST_SECONDS,
         )
 

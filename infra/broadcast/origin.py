@@ -10,7 +10,7 @@ publishes a stream.
 import hashlib
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from infra.broadcast.errors import (
@@ -168,11 +168,12 @@ def _stream(files: tuple[File, ...], directory: Path) -> Iterator[bytes]:
                 yield block
 
 
-def _hashed(blocks: Iterator[bytes], write: object = None) -> Shard:
+def _hashed(
+    blocks: Iterator[bytes], write: Callable[[bytes], object] = lambda block: None
+) -> Shard:
     digest, length = hashlib.sha256(), 0
     for block in blocks:
         digest.update(block)
         length += len(block)
-        if callable(write):
-            write(block)
+        write(block)
     return Shard(length, digest.hexdigest())
