@@ -31,6 +31,7 @@ bench: install
 	$(BIN)/python -m tests.bench.verify_code
 	$(BIN)/python -m tests.bench.verify_scale
 	$(BIN)/python -m tests.bench.pool_simulation --equal
+	$(BIN)/python -m tests.bench.pool_load
 	$(BIN)/python -m tests.bench.rl_learning
 	$(BIN)/python -m tests.bench.rl_async
 	$(BIN)/python -m tests.bench.packing
