@@ -59,8 +59,7 @@ def test_sigterm_finishes_the_shard_in_hand_and_leaves(pool, one):
     agent, _ = one
     task_id = pool.task(image="worker", sharded=True)
     add(pool, task_id, {"sleep": 3, "echo": {"n": 1}}, {"echo": {"n": 2}})
-    pool.until(lambda: pool.nodes()[-1]["group"] is not None, "the shard is leased")
-    pool.until(lambda: workers(agent) != [], "the worker is there")
+    pool.until(lambda: (pool.nodes()[-1]["group"] or {}).get("shard_id"), "the shard is leased")
     agent.send_signal(signal.SIGTERM)
     assert agent.wait(120) == 0
     rows = results(pool, task_id)
@@ -139,11 +138,13 @@ def test_a_standing_task_runs_reports_and_uploads(pool, one, tmp_path):
         lambda: "standing ['0/1']" in json.dumps(pool.client.call("GET", path, answer=Logs).logs),
         "its log can be read",
     )
-    children = psutil.Process(agent.pid).children(recursive=True)
+    running = [
+        child
+        for child in psutil.Process(agent.pid).children(recursive=True)
+        if str(program) in child.cmdline()
+    ]
+    assert running
     pool.client.call("DELETE", f"/tasks/{task_id}")
     pool.until(lambda: node()["group"] is None, "its group is gone")
-    running = [
-        c for c in children if str(program) in " ".join(c.cmdline() if c.is_running() else [])
-    ]
     _, alive = psutil.wait_procs(running, timeout=30)
     assert not alive and agent.poll() is None
