@@ -83,7 +83,8 @@ def our_curve(
                 if ended:
                     break
         finally:
-            process.terminate()
+            # What the target needed is written; the run's other processes end with this one.
+            process.kill()
             process.wait()
         if not curve:
             log.seek(0)
