@@ -128,7 +128,10 @@ def test_kill_9_of_an_agent_and_of_the_service_loses_nothing_and_does_nothing_tw
         with lock:
             done[result.job_id] = done.get(result.job_id, 0) + 1
 
-    before = {node.node_id for node in pool.nodes()}
+    deadline = time.monotonic() + WAIT
+    while len(before := {node.node_id for node in pool.nodes()}) < 2:
+        assert time.monotonic() < deadline, "the nodes did not join"
+        time.sleep(0.1)
     futures = [pool.submit(job(f"k{n}", sleep=0.5, echo={"n": n}), count) for n in range(10)]
     time.sleep(0.3)
     children("infra.pool.agent")[0].kill()
