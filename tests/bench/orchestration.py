@@ -129,9 +129,7 @@ class InlinePool:
             for name in reply["files"]
             for data in [(out / name).read_bytes()]
         )
-        result = JobResult(
-            job.job_id, self._key.node_id, reply["output"], reply["seconds"], files
-        )
+        result = JobResult(job.job_id, self._key.node_id, reply["output"], reply["seconds"], files)
         if check is not None:
             check(result)
         future: Future[JobResult] = Future()
