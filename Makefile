@@ -17,7 +17,7 @@ run: install
 	$(BIN)/tracemill run --profile local
 
 test: install
-	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not slow and not gpu"
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not slow and not gpu"
 
 test-slow: install
 	$(BIN)/python -m pytest -m "slow and not gpu"
