@@ -151,13 +151,13 @@ def test_last_tag_is_the_last_complete_pair() -> None:
     ids=["fence", "closings", "pairs", "boxes", "braces", "quotes", "backslashes"],
 )
 def test_extraction_is_linear(text) -> None:
-    started = time.monotonic()
+    started = time.process_time()
     extract.fenced_blocks(text)
     extract.last_tag(text, "answer")
     extract.last_boxed(text)
     with pytest.raises(strict_json.InvalidJson):
         find_object_text(text)
-    assert time.monotonic() - started < 5
+    assert time.process_time() - started < 5
 
 
 @pytest.mark.parametrize(
