@@ -8,7 +8,7 @@ out (MapReduce, Dean and Ghemawat 2004, section 3.6). The first accepted result 
 
 from itertools import takewhile
 
-from infra.pool.core import life
+from infra.pool.core import life, losses
 from infra.pool.core.events import (
     Effects,
     Failed,
@@ -37,7 +37,7 @@ def grant(state: PoolState, effects: Effects) -> None:
         group = state.groups[group_id]
         if group.give_way:
             continue
-        shard = _next_queued(state, state.tasks[group.task_id])
+        shard = _next_queued(state, state.tasks[group.task_id], group)
         if shard is not None:
             _lease(state, group, shard, effects)
         else:
@@ -76,16 +76,24 @@ def dropped(state: PoolState, shard_id: str, effects: Effects) -> None:
     """Nobody waits for a shard: it ends unless a group has it."""
     shard = state.shards.get(shard_id)
     if shard is not None and shard.state is ShardState.QUEUED and not shard.leases:
-        _end(state, shard, ShardState.FAILED, "nobody wants it any more", effects)
+        end(state, shard, ShardState.FAILED, "nobody wants it any more", effects)
 
 
-def _next_queued(state: PoolState, task: Task) -> Shard | None:
-    """The first shard of a task's queue; entries of shards that are not queued any more go."""
-    while task.queue:
+def _next_queued(state: PoolState, task: Task, group: Group) -> Shard | None:
+    """The first shard of a task's queue that suits; entries of shards that are not queued any more
+    go. One that the group's nodes have lost waits for another group, where there is one."""
+    found, passed = None, []
+    while task.queue and found is None:
         shard = state.shards.get(task.queue.popleft())
-        if shard is not None and shard.state is ShardState.QUEUED:
-            return shard
-    return None
+        if shard is None or shard.state is not ShardState.QUEUED:
+            continue
+        known = set(shard.lost_by)
+        if len(known) < task.groups and not known.isdisjoint(group.members):
+            passed.append(shard.shard_id)
+        else:
+            found = shard
+    task.queue.extendleft(reversed(passed))
+    return found
 
 
 def _late(state: PoolState, task: Task) -> list[Shard]:
@@ -179,12 +187,16 @@ def expire(state: PoolState, effects: Effects) -> None:
     for group in list(state.groups.values()):
         shard = state.shards.get(group.shard_id)
         lease = lease_of(shard, group.group_id) if shard else None
-        if lease is None or lease.suspended:
+        if shard is None or lease is None or lease.suspended:
             continue
         if state.now - lease.renewed_at > settings.lease_seconds:
-            drop(state, group, "the lease was not renewed", effects)
+            reason = "the lease was not renewed"
         elif state.now - lease.progress_at > settings.stuck_seconds:
-            drop(state, group, f"no progress for {settings.stuck_seconds:g} s", effects)
+            reason = f"no progress for {settings.stuck_seconds:g} s"
+        else:
+            continue
+        drop(state, group, reason, effects)
+        losses.lost(state, shard, group.members[0], reason, effects, strike=False)
 
 
 def submitted(state: PoolState, event: Submitted, effects: Effects) -> None:
@@ -198,6 +210,7 @@ def submitted(state: PoolState, event: Submitted, effects: Effects) -> None:
     usual = task.shard_seconds.get(shard.kind, seconds)
     task.shard_seconds[shard.kind] = usual + _AVERAGE * (seconds - usual)
     task.served += seconds * len(group.members)
+    task.leases_ended += 1
     shard.leases.remove(lease)
     shard.submitted_by.append(group.group_id)
     group.shard_id = ""
@@ -220,9 +233,9 @@ def judged(state: PoolState, event: Judged, effects: Effects) -> None:
         if event.group_id in state.groups:
             for node in state.members(state.groups[event.group_id]):
                 node.strikes = 0
-        _end(state, shard, ShardState.DONE, "", effects)
+        end(state, shard, ShardState.DONE, "", effects)
     elif event.final and shard.state in OPEN:
-        _end(state, shard, ShardState.FAILED, event.reason, effects)
+        end(state, shard, ShardState.FAILED, event.reason, effects)
     else:
         _settle(state, shard, event.reason or "rejected", effects)
     if not event.accepted:
@@ -243,15 +256,16 @@ def failed(state: PoolState, event: Failed, effects: Effects) -> None:
         needed = min(state.settings.user_retries, max(task.groups, 1))
         enough = len(shard.user_failures) >= state.settings.user_retries
         if enough and len(set(shard.user_failures)) >= needed:
-            _end(state, shard, ShardState.FAILED, f"user: {event.reason}"[:500], effects)
+            end(state, shard, ShardState.FAILED, f"user: {event.reason}"[:500], effects)
     elif event.cause == "config":
         task.config_reports |= {event.node_id}
         state.touch("task", task.task_id)
         nodes = sum(task.grouped.values())
         if len(task.config_reports) >= min(state.settings.config_reports, max(nodes, 1)):
             stop_task(state, task, f"config: {event.reason}"[:500], effects)
-    if event.cause != "user":
-        life.blame(state, event.node_id, False, f"{event.cause}: {event.reason}"[:500], effects)
+        life.blame(state, event.node_id, False, f"config: {event.reason}"[:500], effects)
+    else:
+        losses.lost(state, shard, event.node_id, event.reason, effects, strike=True)
 
 
 def stop_task(state: PoolState, task: Task, reason: str, effects: Effects) -> None:
@@ -261,7 +275,8 @@ def stop_task(state: PoolState, task: Task, reason: str, effects: Effects) -> No
     effects.add(TaskStopped(task.task_id, reason))
 
 
-def _end(state: PoolState, shard: Shard, to: ShardState, reason: str, effects: Effects) -> None:
+def end(state: PoolState, shard: Shard, to: ShardState, reason: str, effects: Effects) -> None:
+    """A shard is done, or given up; nobody has it any more."""
     task = state.tasks[shard.task_id]
     if shard.state is ShardState.QUEUED:
         task.queue.remove(shard.shard_id)

@@ -7,7 +7,7 @@ counts: a gap in our time gives everybody a new start.
 
 import heapq
 
-from infra.pool.core import groups, leases
+from infra.pool.core import groups, leases, losses
 from infra.pool.core.events import (
     Beat,
     ChallengeWanted,
@@ -50,7 +50,7 @@ def registered(state: PoolState, event: Registered, effects: Effects) -> None:
         return
     elif node.group_id:
         # What it had in memory is gone, and with it its place.
-        groups.lose_member(state, state.groups[node.group_id], node, "it restarted", effects)
+        _lost_with_its_shard(state, node, "it restarted", effects)
     same = node.proven and node.specs == event.specs
     node.specs, node.location, node.address = event.specs, event.location, event.address
     node.models, node.trusted, node.leaving = event.models, event.trusted, False
@@ -154,7 +154,7 @@ def _unstall(state: PoolState, group: Group, effects: Effects) -> None:
 def gone(state: PoolState, node: Node, reason: str, effects: Effects) -> None:
     """The node's process is known to have ended."""
     if node.state not in OUT:
-        _out_of_group(state, node, reason, effects)
+        _lost_with_its_shard(state, node, reason, effects)
         node.loaded = None
         set_state(state, node, NodeState.DEAD, reason, effects)
         state.look_at(node, state.now + state.settings.forget_after)
@@ -185,6 +185,13 @@ def blame(state: PoolState, node_id: str, hard: bool, reason: str, effects: Effe
 def _out_of_group(state: PoolState, node: Node, reason: str, effects: Effects) -> None:
     if node.group_id:
         groups.lose_member(state, state.groups[node.group_id], node, reason, effects)
+
+
+def _lost_with_its_shard(state: PoolState, node: Node, reason: str, effects: Effects) -> None:
+    shard = losses.held(state, state.groups[node.group_id]) if node.group_id else None
+    _out_of_group(state, node, reason, effects)
+    if shard is not None:
+        losses.lost(state, shard, node.node_id, reason, effects, strike=False)
 
 
 def silence(state: PoolState, effects: Effects) -> None:

@@ -37,6 +37,9 @@ class Settings:
     load_seconds: float = 3600.0
     """A group that does not get ready for so long is dissolved."""
     user_retries: int = 3
+    infra_losses: int = 16
+    """Losses with a machine after which a shard is given up; sooner where other shards are rarely
+    lost."""
     config_reports: int = 2
     """Distinct nodes that must report a bad config before the task is stopped."""
     hedge_share: float = 0.5
@@ -179,6 +182,10 @@ class Shard:
     user_failures: list[str] = field(default_factory=list)
     """Nodes that reported that the work itself fails."""
     losses: int = 0
+    lost_by: list[str] = field(default_factory=list)
+    """Nodes whose machine was lost with it, or failed at it, once for each time."""
+    struck: list[str] = field(default_factory=list)
+    """Those of them to whom it was counted."""
     reason: str = ""
 
 
@@ -210,6 +217,9 @@ class Task:
     """GPU memory in its groups, in MB."""
     served: float = 0.0
     """Node-seconds that it was given."""
+    leases_ended: int = 0
+    """By a result or a loss."""
+    leases_lost: int = 0
     config_reports: frozenset[str] = frozenset()
     starved_since: float | None = None
     stopped: str = ""
