@@ -46,6 +46,8 @@ def make_app(
         running.add_done_callback(stop)
         yield
         running.remove_done_callback(stop)
+        if not running.done():
+            await loops.finish()
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
         await pool.journal.flush()

@@ -46,6 +46,7 @@ class Loops:
         self._uploads = uploads
         self._admission = admission
         self._figures = figures
+        self._recording = asyncio.Lock()
         self.last_run: dict[str, float] = {}
         """Loop -> when it turned last, by the monotonic clock."""
 
@@ -77,16 +78,24 @@ class Loops:
         delete_abandoned(self._pool)
         self._figures.tick_seconds.observe(time.perf_counter() - started)
 
+    async def finish(self) -> None:
+        """What nobody may have to wait for the next run for, which perhaps never comes."""
+        try:
+            await self.write_records()
+        except (StorageError, ServiceError) as error:
+            logger.error("ledger: %s; what is left is written by the next run", error)
+
     async def write_records(self) -> None:
         """Put what waits into the ledger."""
-        await self._pool.journal.settled()
-        for number, text in await self._pool.store.records():
-            if number > last_record(self._ledger):
-                record = _RECORD.validate_json(text)
-                await run_in_threadpool(self._ledger.append, record, origin=str(number))
-            self._pool.journal.batch.written_records.append(number)
-        self._pool.journal.wake()
-        await self._pool.journal.settled()
+        async with self._recording:
+            await self._pool.journal.settled()
+            for number, text in await self._pool.store.records():
+                if number > last_record(self._ledger):
+                    record = _RECORD.validate_json(text)
+                    await run_in_threadpool(self._ledger.append, record, origin=str(number))
+                self._pool.journal.batch.written_records.append(number)
+            self._pool.journal.wake()
+            await self._pool.journal.settled()
 
     async def _audit(self) -> None:
         """Look at the objects of one result that waits for its verdict: they must not change."""

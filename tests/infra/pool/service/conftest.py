@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -69,6 +70,14 @@ class Service:
         assert self.process is not None
         self.process.kill()
         self.process.wait()
+        self.http.close()
+        self.http = httpx.Client(base_url=self.url, timeout=30)
+
+    def end(self) -> None:
+        """As its parent ends it."""
+        assert self.process is not None and self.process.stdin is not None
+        self.process.stdin.close()
+        assert self.process.wait(60) == -signal.SIGTERM  # uvicorn, after it has shut down
         self.http.close()
         self.http = httpx.Client(base_url=self.url, timeout=30)
 

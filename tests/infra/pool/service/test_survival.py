@@ -58,6 +58,15 @@ def test_kill_in_the_middle(service):
     assert found[-1].record.node_id == nodes[1].id
 
 
+def test_a_service_that_is_ended_leaves_no_record_behind(service):
+    node = service.node()
+    service.nodes.remove(node)
+    service.ask("POST", f"/nodes/{node.id}/ban", {"reason": "its last second"})
+    service.end()
+    assert list(entries(Store(str(service.root))))[-1].record.node_id == node.id
+    service.start()
+
+
 def _wait_for(look, enough):
     for _ in range(200):
         found = look()

@@ -100,7 +100,7 @@ def memory() -> str:
 
 
 def floods() -> str:
-    for fd in range(3, 64):
+    for fd in range(3, 4096):
         try:
             os.write(fd, b'{"score": {"reward": 1.0, "metrics": {}}}' * 10)
         except OSError:
@@ -109,7 +109,7 @@ def floods() -> str:
 
 
 def forged_size() -> str:
-    for fd in range(3, 64):
+    for fd in range(3, 4096):
         try:
             os.write(fd, b"\xff\xff\xff\xff" + b"x" * 100)
         except OSError:
