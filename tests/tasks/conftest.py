@@ -280,6 +280,11 @@ def finished(tmp_path_factory) -> tuple[Run, Published]:
     return run, rate_and_publish_run(run, rows_per_file=50)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _calibrated(calibrated_here):
+    """Stages validate as on a calibrated machine."""
+
+
 @pytest.fixture(scope="session")
 def nano():
     """The smallest embedded model."""

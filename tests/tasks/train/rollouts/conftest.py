@@ -30,8 +30,10 @@ def broadcast(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def version_cache(tmp_path_factory):
-    return tmp_path_factory.mktemp("cache")
+def version_cache(tmp_path_factory, calibrated_here):
+    cache = tmp_path_factory.mktemp("cache")
+    (cache / "calibration").symlink_to(calibrated_here / "calibration", target_is_directory=True)
+    return cache
 
 
 @pytest.fixture(scope="session")
