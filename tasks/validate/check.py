@@ -21,6 +21,7 @@ from infra.inference.protocol import PROOF_ROWS, Engine
 from infra.models.profiles import find_profile
 from tasks.validate.config import ValidateConfig
 from toploc.misplaced import permuted
+from toploc.profile import Profile
 from toploc.sampling import Claims, SamplingLimits, SamplingRule, examine, judge_sampling
 from toploc.verdict import (
     Limits,
@@ -51,18 +52,21 @@ class ModelFacts:
     ended: Callable[[Sequence[int], Sequence[str]], bool]
     environment: str
     """What the prefill runs on; see `infra.inference.environment`."""
-    calibration: str
-    """Revision whose calibration profile has the limits, if there is such a profile."""
+    profile: Profile | None
+    """The calibration that has the limits; None: the fixed ones of the config."""
 
     @classmethod
-    def of(cls, engine: Engine, calibration: str = "") -> "ModelFacts":
-        """Those of a loaded model; it is judged by its own profile unless another one is named."""
+    def of(cls, engine: Engine, config: ValidateConfig, calibration: str = "") -> "ModelFacts":
+        """Those of a loaded model; it is judged by its own profile unless another one is named.
+
+        Raises ProfileUnreadable, which stops the judging of this model and of no other.
+        """
         return cls(
             engine.context_length,
             engine.eos_ids,
             engine.ended,
             engine.environment,
-            calibration or engine.revision,
+            find_profile(calibration or engine.revision) if config.calibrated else None,
         )
 
 
@@ -106,12 +110,11 @@ def check_trace(
     tokens = torch.tensor(trace["output_ids"], dtype=torch.int64)
     claims = examine(logits, tokens, trace["seed"], rule)
     proofs = examine_proofs(hidden, trace["proofs"], TOPK, PROOF_ROWS)
-    profile = find_profile(facts.calibration) if config.calibrated else None
     if len(trace["logprobs"]) != len(tokens):
         found = refuse(
             f"logprobs_missing: {len(trace['logprobs'])} for {len(tokens)} tokens; one each is due"
         )
-    elif profile is None:
+    elif facts.profile is None:
         shown = judge_examined(proofs, fixed_limits(config))
         drawn = tokens_by_fixed_limits(claims, trace, config)
         found = ProofVerdict(
@@ -121,11 +124,11 @@ def check_trace(
         )
     else:
         sides = (trace["engine"], facts.environment)
-        found = profile.judge(proofs, claims, torch.tensor(trace["logprobs"]), sides)
+        found = facts.profile.judge(proofs, claims, torch.tensor(trace["logprobs"]), sides)
     reasons = list(found.reasons)
     if not found.accepted and not reasons:
         reasons.append("proof_refused")
-    figures = found.figures | {"limits": "fixed" if profile is None else "calibrated"}
+    figures = found.figures | {"limits": "fixed" if facts.profile is None else "calibrated"}
     if not found.accepted and proofs.comparison is not None:
         reasons += permuted(hidden, trace["proofs"], TOPK, PROOF_ROWS)
     ending = false_ending(trace, sampling["max_tokens"], sampling["stop"], facts)

@@ -14,7 +14,6 @@ from torch import Tensor
 
 from infra.inference.protocol import PROOF_ROWS
 from infra.inference.transformers_engine import TransformersEngine
-from infra.models.profiles import find_profile
 from tasks.validate.check import (
     TOPK,
     ModelFacts,
@@ -41,9 +40,9 @@ class GroupLimits:
         self._row = row
         self._environments = environments
         self._engine = engine
-        self._facts = ModelFacts.of(engine)
+        self._facts = ModelFacts.of(engine, config)
         self._config = config
-        self._profile = find_profile(self._facts.calibration) if config.calibrated else None
+        self._profile = self._facts.profile
 
     def proof(self, stage: int, hidden: Tensor, proofs: bytes) -> ProofVerdict:
         """Proofs of a stage against hidden states [rows, hidden] in bf16."""

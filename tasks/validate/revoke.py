@@ -1,14 +1,13 @@
 """Take back what a caught node had been believed.
 
-Invariants: a shard is revoked if it was not audited and an audit of its node failed after the
-choice; the revocation is committed (a table of `revoked` verdicts, and the traces in quarantine)
-before anything is discarded; what follows from a shard goes before the shard, so that whatever a
-crash leaves is found again by the next call. Afterwards the shard is not committed, and its stages
-make it again.
+Invariants: a shard is revoked if it was not audited and after the choice an audit of its node
+failed, in any run of the storage root, or the ledger excluded the node; the revocation is committed
+(a table of `revoked` verdicts, and the traces in quarantine) before anything is discarded; what
+follows from a shard goes before the shard, so that whatever a crash leaves is found again by the
+next call. Afterwards the shard is not committed, and its stages make it again.
 """
 
 import json
-from collections import Counter
 from collections.abc import Iterable
 
 from data_contracts import validate as contract
@@ -26,6 +25,7 @@ from infra.storage import (
     read_table,
 )
 from tasks.generate.plan import Shard
+from tasks.validate.audit import records
 from tasks.validate.errors import NothingToRevoke
 
 REASON = "node_caught"
@@ -39,16 +39,19 @@ def discard_shard(store: Store, layout: RunLayout, slug: str, shard_id: str) -> 
 
 
 def to_revoke(store: Store, layout: RunLayout, shards: Iterable[Shard]) -> list[Shard]:
-    """The unaudited shards of nodes that failed an audit since, in the order given."""
-    committed = {
+    """The unaudited shards of nodes that were caught since, in the order given."""
+    believed = {
         manifest.path: manifest.info["audit"]
         for manifest in list_committed(store, f"{layout.root}/verdicts")
+        if not manifest.info["audit"]["audited"]
     }
-    times = Counter(audit["node_id"] for audit in committed.values() if audit["failed"])
+    if not believed:
+        return []
+    failures = records(store).failures
     found = []
     for shard in shards:
-        audit = committed.get(layout.verdicts(model_slug(shard.model), shard.shard_id))
-        if audit and not audit["audited"] and audit["failures_before"] < times[audit["node_id"]]:
+        audit = believed.get(layout.verdicts(model_slug(shard.model), shard.shard_id))
+        if audit and audit["failures_before"] < failures[audit["node_id"]]:
             found.append(shard)
     return found
 

@@ -11,6 +11,7 @@ from infra.inference.transformers_engine import TransformersEngine
 from infra.models import registry
 from infra.storage import Store
 from infra.storage.errors import BadPath
+from tasks.validate.check import ModelFacts
 from tasks.validate.config import ValidateConfig
 from tasks.validate.errors import BadToken, OpenService
 from tasks.validate.service import LEAST_TOKEN, LOOPBACK, Answer, QueueWorker, make_app
@@ -71,6 +72,7 @@ def _make_answer(
     threads: int,
 ) -> Answer:
     engine: TransformersEngine = load_engine(model, threads)
+    ModelFacts.of(engine, config)  # an unreadable profile shows now, not with the first upload
     reader = UploadReader(store, model, revision)
     units = WorkUnits.of_directory(registry.materialise(model))
 

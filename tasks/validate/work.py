@@ -57,7 +57,7 @@ def judge(
     `calibration` names another revision whose profile has the limits, such as that of the model
     which this one was trained from.
     """
-    facts = ModelFacts.of(engine, calibration)
+    facts = ModelFacts.of(engine, config, calibration)
     verdicts: dict[str, Verdict] = {}
     waiting: list[dict[str, Any]] = []
     for trace in traces:

@@ -147,9 +147,10 @@ def judged(
 def smollm2(count: int, tallies: dict[str, Tally], attacked: bool) -> None:
     """Honest pieces and all attacks on SmolLM2."""
     engine = load_engine(SMOLLM2)
-    profile = find_profile(engine.revision)
+    config = ValidateConfig()
+    facts = ModelFacts.of(engine, config)
+    profile = facts.profile
     assert profile is not None
-    facts, config = ModelFacts.of(engine), ValidateConfig()
     traces, made = smollm2_rows(engine, count)
     honest = [prover.name for prover in PROVERS if prover.honest]
     tally = tallies["honest"]

@@ -4,8 +4,10 @@ from dataclasses import replace
 
 from data_contracts import collect as tasks_contract
 from data_contracts import generate as traces_contract
+from data_contracts import validate as verdicts_contract
 from data_contracts.ids import model_slug
 from data_contracts.text import table_from_rows
+from infra.pool.ledger import Ledger, Slash
 from infra.storage import (
     RunLayout,
     commit_table,
@@ -105,9 +107,38 @@ def test_a_resumed_run_keeps_its_choices_and_its_records(planned, pool, generato
         noted = resumed.run(shard).info["audit"]
         assert noted["audited"] == decision.audited and noted["rate"] == decision.rate
     other = Auditor(planned, LAYOUT, CONFIG.audit)
-    assert (
-        other._honest == resumed._auditor._honest and other._failures == resumed._auditor._failures
+    assert other.records == resumed._auditor.records
+
+
+def test_records_reach_all_runs_of_a_root_and_so_does_an_exclusion(
+    planned, pool, generator, shards, monkeypatch
+):
+    monkeypatch.setattr(audit, "draw", lambda key, name, sha256: 0.99 * (name in unseen))
+    unseen = {shard.shard_id for shard in shards[4:6]}
+    validator = Validator(planned, LAYOUT, CONFIG, pool)
+    for shard in shards[:6]:
+        generator.run(shard)
+        validator.run(shard)
+    nodes = [pool.ours.key.node_id, *(node.key.node_id for node in pool.strangers)]
+    elsewhere = Auditor(planned, RunLayout("another"), CONFIG.audit)
+    assert {node: elsewhere.records.honest[node, 0] for node in nodes[1:]} == dict.fromkeys(
+        nodes[1:], 2
     )
+    assert to_revoke(planned, LAYOUT, shards) == []
+    # One of them is excluded for what it did in a run that commits no such tables.
+    caught_node = read_table(planned, LAYOUT.traces(SLUG, shards[5].shard_id))["node_id"][0].as_py()
+    Ledger(planned).append(Slash(node_id=caught_node, reason="lied"))
+    assert to_revoke(planned, LAYOUT, shards) == [shards[5]]
+    # And the other one is caught in another run.
+    done = read_manifest(planned, LAYOUT.verdicts(SLUG, shards[4].shard_id))
+    noted = done.info["audit"] | {"audited": True, "failed": True, "failures_before": 0}
+    commit_table(
+        planned, RunLayout("another").verdicts(SLUG, "x" * 32), read_table(planned, done.path),
+        schema=verdicts_contract.SCHEMA, producer="test", info=done.info | {"audit": noted},
+    )  # fmt: skip
+    assert to_revoke(planned, LAYOUT, shards) == [shards[4], shards[5]]
+    fresh = Auditor(planned, LAYOUT, CONFIG.audit)
+    assert [fresh.records.failures[node] for node in nodes] == [0, 1, 1]
 
 
 def test_traces_that_changed_since_are_chosen_anew(planned):
@@ -156,7 +187,7 @@ def test_an_unaudited_shard_that_is_plainly_wrong_is_audited(planned, pool, gene
     for shard in shards:
         path = generator.run(shard).path
         node_id = read_table(planned, path)["node_id"][0].as_py()
-        auditor._honest[node_id, 0] = 10**12
+        auditor.records.honest[node_id, 0] = 10**12
     assert not validator.run(shards[0]).info["audit"]["audited"]
     rows = read_table(planned, path).to_pylist()
     (node,) = (node for node in pool.strangers if node.key.node_id == node_id)

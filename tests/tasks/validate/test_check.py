@@ -9,6 +9,8 @@ import pytest
 from data_contracts.ids import trace_seed
 from infra.inference import load_engine
 from infra.inference.protocol import Request, SamplingParams
+from infra.models import profiles, registry
+from infra.models.errors import ProfileUnreadable
 from tasks.generate.work import ProofSink
 from tasks.validate.config import ValidateConfig
 from tasks.validate.work import judge
@@ -218,3 +220,22 @@ def test_greedy_output_under_a_claim_of_temperature_one_is_mostly_rejected(engin
         row["sampling"] = json.dumps(SAMPLING)
     refused = [one for one in verdict(engine, *traces) if one.verdict == "rejected"]
     assert len(refused) > len(traces) / 2
+
+
+def test_an_unreadable_profile_stops_the_judging_of_its_own_model_alone(
+    engine, honest, tmp_path, monkeypatch
+):
+    own = tmp_path / profiles.file_name(MODEL, engine.revision)
+    own.write_text("{}")
+    monkeypatch.setattr(profiles, "own_profiles", lambda: tmp_path)
+    profiles.find_profile.cache_clear()
+    try:
+        with pytest.raises(ProfileUnreadable, match=own.name):
+            judge(honest, engine, CONFIG)
+        other = registry.revision("tracemill/nano-m")
+        found = judge(honest, engine, CONFIG, calibration=other)
+        assert {one.figures["limits"] for one in found.values()} == {"calibrated"}
+        fixed = judge(honest, engine, CONFIG.model_copy(update={"calibrated": False}))
+        assert {one.verdict for one in fixed.values()} == {"accepted"}
+    finally:
+        profiles.find_profile.cache_clear()
