@@ -5,8 +5,11 @@ import json
 import pytest
 from group_of_two import GroupOfTwo, name_of
 
+from infra.inference import load_engine
+from infra.inference.protocol import Request, SamplingParams
 from infra.models import registry
 from infra.storage import read_table
+from tasks.generate.work import ProofSink
 from tasks.validate.config import ValidateConfig
 from tasks.validate.service_files import UploadReader
 from tasks.validate.service_group import validate_group
@@ -90,6 +93,51 @@ def test_a_stage_on_a_processor_that_nobody_calibrated_is_refused_but_not_named(
     found = bench.ask(request)
     assert (found["status"], found["failing_indices"]) == ("unknown", []), found
     assert "outside_calibration" in found["reason"]
+
+
+@pytest.fixture(scope="module")
+def half():
+    """The model as nodes with half precision run it."""
+    loaded = load_engine(MODEL, dtype="bfloat16")
+    yield loaded
+    loaded.close()
+
+
+@pytest.fixture
+def half_rows(half, rows):
+    """What such a group makes of the same tasks."""
+    requests = [Request(r["trace_id"], tuple(r["prompt_ids"]), r["seed"]) for r in rows]
+    sampling = json.loads(rows[0]["sampling"])
+    params = SamplingParams(**sampling | {"stop": tuple(sampling["stop"])})
+    return [
+        row
+        | {
+            "output_ids": done.output_ids,
+            "logprobs": done.logprobs,
+            "finish_reason": done.finish_reason,
+            "engine": half.environment,
+        }
+        for row, done in zip(rows, half.generate(requests, params, ProofSink()), strict=True)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "kind"),
+    # The last stage's tokens are right here: what it says of their states is not.
+    [(None, None), (0, "computed_wrongly"), (1, "lied_in_proof")],
+)
+def test_a_group_in_half_precision_is_judged_as_such(bench, half, half_rows, wrong, kind):
+    assert all("|bfloat16|" in row["engine"] for row in half_rows)
+    bench.group = GroupOfTwo(bench.store, half)
+    request = bench.group.upload(half_rows, NUMBER, wrong_stage=wrong)
+    for row in half_rows:
+        bench.group.hand_out(NUMBER, row["trace_id"])
+    found = bench.ask(request)
+    if kind is None:
+        assert (found["status"], found["failing_indices"]) == ("accept", []), found
+    else:
+        assert (found["status"], found["failing_indices"]) == ("reject", [wrong]), found
+        assert kind in found["reason"]
 
 
 def test_a_group_with_a_trace_that_a_stage_lacks_is_incomplete_and_nobody_is_guilty(bench, rows):
