@@ -41,12 +41,14 @@ class BrokenLedger(PoolError):
 
 
 class LedgerTaken(PoolError):
-    """Two processes write to one ledger."""
+    """Others write to the ledger without a pause."""
+
+    retryable = True
 
     def __init__(self, seq: int, where: str):
         super().__init__(
-            f"ledger {where}: entry {seq} was written by another process; a ledger has one writer, "
-            "the pool's service where there is one. Stop the other, or report to it"
+            f"ledger {where}: other processes wrote each entry up to {seq} first. Try again, or "
+            "have fewer of them report"
         )
 
 

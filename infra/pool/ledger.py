@@ -1,11 +1,11 @@
 """The ledger: what nodes did, what was found about it, and who was excluded for what.
 
-`ledger/<seq>.json` below the root, numbered from 0 without gaps. Each entry names the SHA-256 of
-the bytes of the one before, so that a change, a removal or an insertion anywhere but at the end
-breaks the chain; a removal at the end shows against a head that somebody remembered. Invariants: an
-entry is created once and never replaced; one writer appends (the pool's service, or the flow
-process where there is none), a second one is refused; an entry with the origin of the last one is
-the last one, so that a writer that died in between may append again.
+`ledger/<seq>.json` below the root, numbered from 0 without gaps; one for all runs of a root. Each
+entry names the SHA-256 of the bytes of the one before, so that a change, a removal or an insertion
+anywhere but at the end breaks the chain; a removal at the end shows against a head that somebody
+remembered. Invariants: an entry is created once and never replaced; there is one writer at a time,
+whoever creates the next entry: another one finds it there, checks it, and goes on behind it; an
+entry with an origin is there once, so that a writer that died in between may append it again.
 """
 
 import hashlib
@@ -26,6 +26,9 @@ from infra.storage.store import Store, json_bytes
 DIRECTORY = "ledger"
 START = "0" * 64
 """`previous` of the first entry."""
+_TRIES = 100
+_CLOCKS = 3600.0
+"""Seconds by which the clocks of writers may differ."""
 
 
 class _Record(BaseModel):
@@ -54,6 +57,8 @@ class Verdict(_Record):
     nodes: tuple[str, ...]
     group_id: str = ""
     accepted: bool
+    audited: bool = False
+    """It stands on a look at the work itself, with the model."""
     reason: str = ""
 
 
@@ -108,7 +113,7 @@ class Audit:
 
 
 class Ledger:
-    """The writer's end; safe to use from several threads.
+    """A writer's end; safe to use from several threads and processes.
 
     Opening reads the names of all entries and the last one; BrokenLedger where they have a gap.
     """
@@ -120,41 +125,63 @@ class Ledger:
         if numbers != list(range(len(numbers))):
             missing = next(n for n in range(numbers[-1]) if n not in set(numbers))
             raise BrokenLedger(f"entry {missing} is missing", store.uri(DIRECTORY))
-        self._length, self._head, self._last = len(numbers), START, ""
+        self._length, self._head = len(numbers), START
         if numbers:
             data = store.read_bytes(_path(numbers[-1]))
-            self._head, self._last = _hash(data), _parse(data, numbers[-1]).origin
+            _parse(data, numbers[-1])
+            self._head = _hash(data)
 
     @property
     def head(self) -> tuple[int, str]:
-        """(entries, SHA-256 of the last one)."""
+        """(entries, SHA-256 of the last one) that this writer knows of."""
         with self._lock:
             return self._length, self._head
 
-    @property
-    def last_origin(self) -> str:
-        """Origin of the last entry."""
-        with self._lock:
-            return self._last
+    def origins(self, since: float) -> set[str]:
+        """Origins of the entries that were made since a time, seconds since 1970."""
+        found = set()
+        for number in range(self.head[0] - 1, -1, -1):
+            entry = _parse(self._store.read_bytes(_path(number)), number)
+            if entry.time < since - _CLOCKS:
+                break
+            found.add(entry.origin)
+        return found
 
     def append(self, record: Record, *, origin: str = "", at: float | None = None) -> None:
-        """Add an entry, durable when the call returns. LedgerTaken where somebody else writes."""
+        """Add an entry, durable when the call returns. LedgerTaken where others never let it."""
         with self._lock:
-            if origin and origin == self._last:
-                return
-            now = time.time() if at is None else at
-            entry = Entry(
-                seq=self._length, previous=self._head, time=now, origin=origin, record=record
-            )
-            data = json_bytes(entry.model_dump(mode="json"))
+            for _ in range(_TRIES):
+                now = time.time() if at is None else at
+                entry = Entry(
+                    seq=self._length, previous=self._head, time=now, origin=origin, record=record
+                )
+                data = json_bytes(entry.model_dump(mode="json"))
+                try:
+                    self._store.write_bytes(_path(entry.seq), data)
+                except AlreadyExists:
+                    if self._catch_up(record, origin):
+                        return
+                else:
+                    self._length, self._head = entry.seq + 1, _hash(data)
+                    return
+            raise LedgerTaken(self._length, self._store.uri(DIRECTORY))
+
+    def _catch_up(self, record: Record, origin: str) -> bool:
+        """Go behind what others have written; whether it is among that.
+
+        A put that was reported as failed may have arrived.
+        """
+        while True:
             try:
-                self._store.write_bytes(_path(entry.seq), data)
-            except AlreadyExists as error:
-                # A put that was reported as failed may have arrived.
-                data = self._store.read_bytes(_path(entry.seq))
-                if _parse(data, entry.seq).model_copy(update={"time": now}) != entry:
-                    raise LedgerTaken(entry.seq, self._store.uri(DIRECTORY)) from error
-            self._length, self._head, self._last = entry.seq + 1, _hash(data), origin
+                data = self._store.read_bytes(_path(self._length))
+            except NotFound:
+                return False
+            entry = _parse(data, self._length)
+            if entry.previous != self._head:
+                raise _other_chain(entry, self._head, self._store)
+            self._length, self._head = entry.seq + 1, _hash(data)
+            if (entry.record, entry.origin) == (record, origin):
+                return True
 
 
 def entries(store: Store) -> Iterator[Entry]:
@@ -168,11 +195,7 @@ def entries(store: Store) -> Iterator[Entry]:
             raise BrokenLedger(f"entry {number} is missing", where) from error
         entry = _parse(data, number)
         if entry.previous != previous:
-            raise BrokenLedger(
-                f"entry {number} follows {entry.previous[:16]}, the one before it is "
-                f"{previous[:16]}: one of the two was changed",
-                store.uri(_path(number)),
-            )
+            raise _other_chain(entry, previous, store)
         previous = _hash(data)
         yield entry
 
@@ -193,6 +216,14 @@ def verify(store: Store, head: str = "") -> Audit:
     if not faults and not seen and previous != head:
         faults.append(f"no entry has the remembered hash {head[:64]}: the end was cut off")
     return Audit(count, previous, dict(sorted(kinds.items())), faults)
+
+
+def _other_chain(entry: Entry, before: str, store: Store) -> BrokenLedger:
+    return BrokenLedger(
+        f"entry {entry.seq} follows {entry.previous[:16]}, the one before it is {before[:16]}: one "
+        "of the two was changed",
+        store.uri(_path(entry.seq)),
+    )
 
 
 def _path(number: int) -> str:

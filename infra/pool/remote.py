@@ -70,7 +70,6 @@ class RemotePool:
         *,
         name: str,
         image: str,
-        uploads_at: str = "",
         topologies: Iterable[str] = (),
         strangers: bool = False,
         trouble: Callable[[], str] = lambda: "",
@@ -81,7 +80,6 @@ class RemotePool:
             client: with the admin key.
             name: of the task, for people; a random part is added.
             image: what the nodes run; it answers jobs as infra/pool/agent/worker.py says.
-            uploads_at: where the service's storage root lies below the root of the run's store.
             topologies: shapes of group that can work on it, best first; none: one node of any kind.
             strangers: nodes that joined by themselves get those jobs that strangers may do, as a
                 task of its own; all other work is for nodes with an invite for trusted ones.
@@ -102,7 +100,7 @@ class RemotePool:
         if strangers:
             other = request | {"name": f"{name}-strangers-{self._mark}", "trusted": False}
             self._requests.append(TaskRequest.model_validate(other))
-        self._client, self._uploads_at, self._trouble = client, uploads_at, trouble
+        self._client, self._trouble = client, trouble
         self._task_ids: list[str] = []
         """The task for our own nodes, then that for strangers, if there is one."""
         self._numbers = itertools.count()
@@ -235,10 +233,7 @@ class RemotePool:
             row.node_id,
             row.output,
             row.seconds,
-            tuple(
-                Upload(f"{self._uploads_at}{file.name}", file.sha256, file.size)
-                for file in row.files
-            ),
+            tuple(Upload(file.name, file.sha256, file.size) for file in row.files),
         )
         try:
             if submitted.check is not None and not submitted.future.cancelled():

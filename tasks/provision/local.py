@@ -58,7 +58,8 @@ def local_pool(
 ) -> Iterator[RemotePool]:
     """A pool of `config.nodes` nodes, each with a worker that `command` starts.
 
-    Uploads and the ledger lie in a directory of the store; without one they go with the pool.
+    Uploads lie in `directory`/uploads of the store, records in its ledger; without a store both go
+    with the pool.
     """
     with (
         tempfile.TemporaryDirectory(prefix="tracemill-pool-") as temporary,
@@ -68,8 +69,10 @@ def local_pool(
         port, objects = _free_port(), store or Store(temporary)
         url = f"http://127.0.0.1:{port}"
         client = PoolClient(url, admin_key=admin_key, patience=PATIENCE)
-        root = objects.uri(directory)
-        service = supervisor.start(lambda _: _service(state, root, port, admin_key))
+        uploads = f"{directory}/uploads"
+        service = supervisor.start(
+            lambda _: _service(state, objects.root, uploads, port, admin_key)
+        )
         _wait(lambda: client.call("GET", "/health", patience=0.0), service.last_words)
         ask = InviteRequest(uses=100_000, seconds=30 * 86400.0, label="local", trusted=True)
         invite = client.call("POST", "/invites", ask, Invite).invite
@@ -87,7 +90,6 @@ def local_pool(
             client,
             name=directory.replace("/", "-"),
             image=IMAGE,
-            uploads_at=f"{directory}/",
             trouble=trouble,
         ) as pool:
             yield pool
@@ -106,12 +108,12 @@ def _wait(ask: Callable[[], Answer], last_words: Callable[[], str]) -> None:
         time.sleep(POLL_SECONDS)
 
 
-def _service(state: Path, root: str, port: int, admin_key: str) -> Command:
+def _service(state: Path, root: str, uploads: str, port: int, admin_key: str) -> Command:
     config = {
         "root": root,
         "database": str(state / "pool.sqlite"),
         "port": port,
-        "settings": OWN_NODES,
+        "settings": OWN_NODES | {"uploads": uploads},
     }
     return Command(
         [sys.executable, "-m", "infra.pool.service", json.dumps(config)],

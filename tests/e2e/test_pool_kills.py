@@ -57,7 +57,7 @@ def test_the_run_ends_complete_with_the_same_rows(cli, undisturbed):
     funnel = json.loads((cli.root / "runs" / "hit" / "funnel.json").read_text())
     assert funnel["complete"] and not funnel["missing"] and not funnel["problems"]
     assert published(cli.root) == published(undisturbed)
-    ledger = sorted((cli.root / "runs" / "hit" / "ledger").iterdir())
+    ledger = sorted((cli.root / "ledger").iterdir())
     records = [json.loads(path.read_text())["record"] for path in ledger]
     accepted = [r["shard_id"] for r in records if r["kind"] == "verdict" and r["accepted"]]
     assert len(accepted) == len(set(accepted)) > 0

@@ -1,12 +1,13 @@
 """What the service does by itself: ticks, storing, telling, the ledger, looks at objects.
 
 Invariants: a record is in the ledger once, in the order in which it was decided: it leaves the
-database only after it is there, and the ledger's last entry says how far that had come. A loop that
+database only after it is there, and what waits at the start is looked for there first. A loop that
 fails for a reason that passes goes on; one that cannot go on ends the service, whose next run
 starts from what is stored.
 """
 
 import asyncio
+import hashlib
 import logging
 import random
 import time
@@ -47,6 +48,8 @@ class Loops:
         self._admission = admission
         self._figures = figures
         self._recording = asyncio.Lock()
+        self._written: set[str] | None = None
+        """Origins that are in the ledger and perhaps still in the database; None: not known."""
         self.last_run: dict[str, float] = {}
         """Loop -> when it turned last, by the monotonic clock."""
 
@@ -89,13 +92,20 @@ class Loops:
         """Put what waits into the ledger."""
         async with self._recording:
             await self._pool.journal.settled()
-            for number, text in await self._pool.store.records():
-                if number > last_record(self._ledger):
+            waiting = await self._pool.store.records()
+            if self._written is None:
+                since = waiting[0][0] / 1e9 if waiting else time.time()
+                self._written = await run_in_threadpool(self._ledger.origins, since)
+            for number, text in waiting:
+                origin = origin_of(number, text)
+                if origin not in self._written:
                     record = _RECORD.validate_json(text)
-                    await run_in_threadpool(self._ledger.append, record, origin=str(number))
+                    await run_in_threadpool(self._ledger.append, record, origin=origin)
+                    self._written.add(origin)
                 self._pool.journal.batch.written_records.append(number)
             self._pool.journal.wake()
             await self._pool.journal.settled()
+            self._written.clear()
 
     async def _audit(self) -> None:
         """Look at the objects of one result that waits for its verdict: they must not change."""
@@ -121,7 +131,6 @@ class Loops:
                 await judge(self._pool, shard.shard_id, verdict)
 
 
-def last_record(ledger: Ledger) -> int:
-    """Number of the record that was written last; 0 where somebody else wrote last."""
-    origin = ledger.last_origin
-    return int(origin) if origin.isdecimal() else 0
+def origin_of(number: int, text: str) -> str:
+    """A name of a record that the records of other services do not have."""
+    return hashlib.sha256(f"{number} {text}".encode()).hexdigest()[:32]

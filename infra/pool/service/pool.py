@@ -104,8 +104,8 @@ class Pool:
         self._last_result = 0
         self._last_record = 0
 
-    async def open(self, epoch: str, last_record: int) -> None:
-        """Read what is stored; `last_record` is the number of the last one in the ledger."""
+    async def open(self, epoch: str) -> None:
+        """Read what is stored."""
         core: list[tuple[str, str, str]] = []
         for kind, key, text in await self.store.open(epoch):
             if kind in _CORE_KINDS:
@@ -119,7 +119,7 @@ class Pool:
         self.state = codec.load(core, self.state.settings, time.time())
         self._last_result = await self.store.last_result()
         waiting = [number for number, _ in await self.store.records()]
-        self._last_record = max([last_record, *waiting])
+        self._last_record = max(waiting, default=0)
 
     def _dump(self, kind: str, key: str) -> str | None:
         if kind in _CORE_KINDS:
@@ -197,7 +197,8 @@ class Pool:
 
     def record(self, record: Record) -> None:
         """Have the ledger record something, once, whatever happens to this process."""
-        self._last_record += 1
+        # Also its name in the ledger, where records of others are; later ones have higher numbers.
+        self._last_record = max(self._last_record + 1, time.time_ns())
         text = record.model_dump_json()
         self.journal.batch.records.append({"number": self._last_record, "text": text})
         self.journal.wake()

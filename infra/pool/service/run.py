@@ -18,7 +18,7 @@ from infra.pool.service.figures import Figures
 from infra.pool.service.gate import Gate, new_epoch
 from infra.pool.service.limits import bounded_http
 from infra.pool.service.listeners import Listeners
-from infra.pool.service.loops import Loops, last_record
+from infra.pool.service.loops import Loops
 from infra.pool.service.node_routes import Certify
 from infra.pool.service.pool import Pool
 from infra.pool.service.settings import ServiceSettings
@@ -99,7 +99,7 @@ async def _serve(
 
     pool = Pool(PoolStore(database), settings, Listeners(settings.webhooks))
     ledger = Ledger(objects)
-    await pool.open(epoch, last_record(ledger))
+    await pool.open(epoch)
     gate, admission, figures = Gate(pool, admin_key, epoch), Admission(pool), Figures(pool)
     uploads = Uploads(pool, objects, shared_secret("pool-uploads.key", objects))
     loops = Loops(pool, ledger, uploads, admission, figures)

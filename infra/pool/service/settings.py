@@ -44,6 +44,12 @@ class ServiceSettings(_Part):
 
     pool_id: str = Field(default="tracemill", max_length=100)
     url: str = Field(default="", description="How nodes reach the service; empty: as they did.")
+    uploads: str = Field(
+        default="uploads",
+        pattern=r"^[A-Za-z0-9_-][A-Za-z0-9._-]*(/[A-Za-z0-9_-][A-Za-z0-9._-]*)*$",
+        max_length=200,
+        description="Below the root nodes write here and nowhere else.",
+    )
     topologies: list[GroupConfig] = []
     webhooks: list[Webhook] = []
     canary: Canary | None = None

@@ -81,7 +81,7 @@ RECORDS = Table(
     Column("number", BigInteger, primary_key=True, autoincrement=False),
     Column("text", Text, nullable=False),
 )
-"""Records that wait for their place in the ledger."""
+"""Records that wait for their place in the ledger; numbers are nanoseconds since 1970."""
 
 _FENCE = ("service", "epoch")
 

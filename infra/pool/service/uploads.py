@@ -1,7 +1,8 @@
 """Objects that nodes upload: their names, where the bytes go, and that they are what was said.
 
-A name comes from the task's template below `uploads/`; what a node may choose of it cannot leave
-its place. Bytes go to a signed URL: the object store's own where there is one, else this service's.
+A name comes from the task's template below the directory `uploads` of the settings; what a node may
+choose of it cannot leave its place. Bytes go to a signed URL: the object store's own where there is
+one, else this service's.
 Invariants: a URL is good for one name, one SHA-256, one size and one hour, and creates the object
 once; work counts when the objects themselves, read back, have the promised hash.
 """
@@ -114,7 +115,7 @@ class Uploads:
             "CURRENT_FILE_INDEX": str(index),
             "TASK_ID": task.id,
         }
-        name = f"{wire.UPLOADS}/{substitute(template or DEFAULT_TEMPLATE, values)}"
+        name = f"{pool.settings.uploads}/{substitute(template or DEFAULT_TEMPLATE, values)}"
         if name in self._names or await pool.store.upload(name) is not None:
             raise Conflict(
                 f"the name {name!r} is taken; the task's file_name_template must tell groups and "

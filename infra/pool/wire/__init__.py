@@ -42,7 +42,6 @@ Open: GET /health, /epoch, /docs, /api-docs/openapi.json. Errors are `{"success"
 from infra.pool.wire.base import (
     MAX_BODY_BYTES,
     MAX_UPLOAD_BYTES,
-    UPLOADS,
     Answer,
     Done,
     Epoch,
@@ -113,7 +112,6 @@ from infra.pool.wire.tasks import (
 __all__ = [
     "MAX_BODY_BYTES",
     "MAX_UPLOAD_BYTES",
-    "UPLOADS",
     "Admission",
     "Answer",
     "Assignment",

@@ -7,8 +7,6 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstra
 
 MAX_BODY_BYTES = 2 << 20
 MAX_UPLOAD_BYTES = 100 << 20
-UPLOADS = "uploads"
-"""Below the storage root nodes write here and nowhere else."""
 
 NodeId = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from infra.pool.errors import LedgerTaken
 from infra.pool.ledger import Invalidation, Ledger, Slash, Verdict, Work, entries
 from infra.storage import Store
 
@@ -19,8 +18,6 @@ ACCIDENTS = frozenset(
     {"other_files", "upload_missing", "unreadable_upload", "sha256_differs", "no_honest_rows"}
 )
 """Reasons that a broken disk or line, or a fault of ours, gives too."""
-
-APPEND_TRIES = 20
 
 EXCLUDED = "node_excluded"
 
@@ -37,7 +34,6 @@ class Standing:
     """The nodes of one run, by the ledger."""
 
     def __init__(self, store: Store, run_id: str):
-        self._store = store
         self._ledger = Ledger(store)
         self._run_id = run_id
         self.excluded = {
@@ -53,8 +49,10 @@ class Standing:
             files=files,
             seconds=seconds,
         )
-        self._append(work)
-        self._append(Verdict(task_id=self._run_id, shard_id=name, nodes=(node_id,), accepted=True))
+        self._ledger.append(work)
+        self._ledger.append(
+            Verdict(task_id=self._run_id, shard_id=name, nodes=(node_id,), accepted=True)
+        )
 
     def refused(
         self, name: str, node_id: str, reasons: Sequence[str], evidence: dict[str, Any]
@@ -63,7 +61,7 @@ class Standing:
         codes = {reason.partition(":")[0] for reason in reasons}
         accident = codes <= ACCIDENTS
         reason = "; ".join(reasons)[:500]
-        self._append(
+        self._ledger.append(
             Verdict(
                 task_id=self._run_id,
                 shard_id=name,
@@ -74,7 +72,7 @@ class Standing:
         )
         self._invalidate(name, node_id, reason, evidence, hard=not accident)
         if not accident and node_id not in self.excluded:
-            self._append(Slash(node_id=node_id, reason=reason, evidence=evidence))
+            self._ledger.append(Slash(node_id=node_id, reason=reason, evidence=evidence))
             self.excluded.add(node_id)
         return not accident
 
@@ -82,19 +80,10 @@ class Standing:
         """A file that was believed unchecked does not count any more: its node was caught."""
         self._invalidate(name, node_id, "node_caught", {}, hard=True)
 
-    def _append(self, record: Work | Verdict | Invalidation | Slash) -> None:
-        for _ in range(APPEND_TRIES):
-            try:
-                return self._ledger.append(record)
-            except LedgerTaken:
-                # Another run over the same root; an entry is created once, so the chain holds.
-                self._ledger = Ledger(self._store)
-        return self._ledger.append(record)
-
     def _invalidate(
         self, name: str, node_id: str, reason: str, evidence: dict[str, Any], *, hard: bool
     ) -> None:
-        self._append(
+        self._ledger.append(
             Invalidation(
                 kind="hard_invalidation" if hard else "soft_invalidation",
                 task_id=self._run_id,

@@ -1,8 +1,10 @@
 import json
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from infra.pool.errors import BrokenLedger, LedgerTaken
+from infra.pool.errors import BrokenLedger
 from infra.pool.ledger import START, Ledger, Slash, Verdict, Work, entries, verify
 from infra.storage import Store
 
@@ -19,7 +21,7 @@ def test_chain_holds_over_reopening(tmp_path):
     for number in range(3):
         ledger.append(work(number), origin=str(number))
     again = Ledger(store)
-    again.append(work(2), origin="2")
+    assert again.origins(0.0) == {"0", "1", "2"} and again.origins(time.time() + 7200) == set()
     again.append(Verdict(task_id="t", shard_id="s2", nodes=(NODE,), accepted=True), origin="3")
     assert [entry.seq for entry in entries(store)] == [0, 1, 2, 3]
     audit = verify(store)
@@ -72,11 +74,29 @@ def test_any_change_shows(tmp_path, change):
             Ledger(store)
 
 
-def test_a_second_writer_is_refused(tmp_path):
+def test_writers_take_turns(tmp_path):
     store = Store(str(tmp_path))
-    one, two = Ledger(store), Ledger(store)
-    one.append(work(0))
-    with pytest.raises(LedgerTaken):
-        two.append(Slash(node_id=NODE, reason="it lied"))
-    one.append(work(1))
+    one, two, three = Ledger(store), Ledger(store), Ledger(store)
+    for number in range(3):
+        one.append(work(number))
+    two.append(Slash(node_id=NODE, reason="it lied"))
+    one.append(work(3))
+    with ThreadPoolExecutor(3) as threads:
+        for writer, first in ((one, 10), (two, 30), (three, 50)):
+            for number in range(20):
+                threads.submit(writer.append, work(first + number))
     assert verify(store).faults == []
+    shards = [e.record.shard_id for e in entries(store) if e.record.kind == "work"]
+    assert sorted(shards) == sorted(f"s{n}" for n in [*range(4), *range(10, 70)])
+
+
+def test_who_finds_another_chain_does_not_append(tmp_path):
+    mine, other = Store(str(tmp_path / "a")), Store(str(tmp_path / "b"))
+    writer, foreign = Ledger(mine), Ledger(other)
+    writer.append(work(0))
+    foreign.append(work(5))
+    foreign.append(work(6))
+    name = "ledger/000000000001.json"
+    mine.write_bytes(name, other.read_bytes(name))
+    with pytest.raises(BrokenLedger, match="one of the two was changed"):
+        writer.append(work(1))

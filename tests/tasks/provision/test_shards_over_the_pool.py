@@ -34,6 +34,6 @@ def test_a_plan_is_generated_and_judged_by_nodes(tmp_path, plan_words, reader):
             assert {row["verdict"] for row in judged} == {"accepted"}
             assert len(rows) == len(judged) == len(shard.rows)
     assert store.list(f"{LAYOUT.root}/uploads") == []
-    ledger = [entry.record for entry in entries(Store(str(tmp_path / LAYOUT.root)))]
+    ledger = [entry.record for entry in entries(store)]
     accepted = [r.shard_id for r in ledger if r.kind == "verdict" and r.accepted]
     assert len(accepted) == len(set(accepted)) == 2 * len(shards)

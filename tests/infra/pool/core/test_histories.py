@@ -194,7 +194,7 @@ class World:
             assert group.ready_at is not None and not group.shard_id and group.stalled_at is None
 
 
-HISTORY = st.lists(st.tuples(st.integers(0, 19), st.integers(0, 2000)), min_size=20, max_size=160)
+ACTION = st.tuples(st.integers(0, 19), st.integers(0, 2000))
 PRELUDE = [
     *((0, n) for n in range(10)),
     *((1, n + 20) for n in range(10)),
@@ -209,13 +209,14 @@ def play(history: list[tuple[int, int]]) -> None:
 
 
 @settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
-@given(HISTORY)
+@given(st.lists(ACTION, min_size=20, max_size=160))
 def test_invariants_hold_in_any_history(history: list[tuple[int, int]]) -> None:
     play(history)
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1800)
 @settings(max_examples=2500, deadline=None, suppress_health_check=list(HealthCheck))
-@given(HISTORY)
+@given(st.lists(ACTION, min_size=60, max_size=200))
 def test_invariants_hold_in_thousands_of_histories(history: list[tuple[int, int]]) -> None:
     play(history)

@@ -24,7 +24,7 @@ def admitted(tmp_path, spoil=lambda openings: openings, output=None, canary=CANA
     async def run():
         settings = ServiceSettings(canary=canary)
         pool = Pool(PoolStore(str(tmp_path / "pool.sqlite")), settings, Listeners([]))
-        await pool.open("epoch", 0)
+        await pool.open("epoch")
         admission, node_id = Admission(pool), SigningKey.generate().node_id
         key = admission.invite(wire.InviteRequest(trusted=True)).invite
         ask = wire.RegisterRequest(id=node_id, invite=key)
