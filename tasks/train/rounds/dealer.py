@@ -35,6 +35,8 @@ class _Dealt:
     attempts: int = 0
     failures: int = 0
     running: set[Future[JobResult]] = field(default_factory=set)
+    reading: int = 0
+    """Its uploads that are being checked."""
     settled: bool = False
 
 
@@ -85,9 +87,7 @@ class Dealer:
         """Forget rollouts of a step that has its batch; jobs not begun are not done."""
         for name, dealt in list(self._dealt.items()):
             if dealt.asked.step == step and not is_held_out(dealt.asked):
-                dealt.settled = True
-                for future in dealt.running:
-                    future.cancel()
+                _settle(dealt)
                 del self._dealt[name]
 
     def settled(self, timeout: float) -> list[RolloutJob]:
@@ -131,11 +131,13 @@ class Dealer:
             self._again(dealt, str(error))
             return None
         self.tally.node_seconds += result.seconds
+        dealt.reading += 1
         read = self._reader.submit(self._ingest, dealt.asked, attempt, result)
         read.add_done_callback(lambda done: self._events.put(lambda: self._ingested(dealt, done)))
         return None
 
     def _ingested(self, dealt: _Dealt, future: Future[object]) -> RolloutJob | None:
+        dealt.reading -= 1
         if dealt.settled:
             return None
         try:
@@ -144,7 +146,7 @@ class Dealer:
             self.tally.refused += 1
             self._again(dealt, str(refusal))
             return None
-        dealt.settled = True
+        _settle(dealt)
         self.tally.accepted += 1
         self._dealt.pop(dealt.asked.name, None)
         return dealt.asked
@@ -159,6 +161,14 @@ class Dealer:
     def _back_up(self) -> None:
         now = time.monotonic()
         for dealt in list(self._dealt.values()):
-            if len(dealt.running) == 1 and now - dealt.since > self._backup_seconds:
+            waiting = len(dealt.running) == 1 and not dealt.reading
+            if waiting and now - dealt.since > self._backup_seconds:
                 self.tally.backups += 1
                 self._give(dealt)
+
+
+def _settle(dealt: _Dealt) -> None:
+    """Nothing more is wanted of a job; what nobody has begun is not done."""
+    dealt.settled = True
+    for future in tuple(dealt.running):
+        future.cancel()

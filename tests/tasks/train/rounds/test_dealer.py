@@ -19,11 +19,13 @@ class Threads:
 
     def __init__(self, nodes: int):
         self._executor = ThreadPoolExecutor(nodes)
+        self.begun: list[str] = []
 
     def submit(self, job, check=None):
         return self._executor.submit(self._do, job)
 
     def _do(self, job):
+        self.begun.append(job.job_id)
         time.sleep(job.payload.get("sleep", 0))
         if "lost" in job.payload:
             raise PoolError(f"{job.job_id}: its nodes died")
@@ -113,6 +115,19 @@ def test_a_straggler_gets_a_second_node_and_the_first_good_answer_counts(pool):
         assert collect(dealer, 1) == [0]
         assert dealer.tally.backups == 1
         assert taken.seen == [(0, 1)]
+
+
+def test_a_second_try_that_no_node_has_begun_is_not_done_after_the_first_answer():
+    pool = Threads(1)
+    with Dealer(pool, to_job(lambda job, attempt: {"sleep": 0.5}), Taken(), 3, 0.1) as dealer:
+        for number in range(3):
+            dealer.deal(asked(number), 1)
+        assert sorted(collect(dealer, 3)) == [0, 1, 2]
+        assert dealer.tally.backups == 3
+    pool.close()
+    # The last one may have begun before the first answer was read.
+    assert pool.begun[:3] == [f"{asked(number).name}-0" for number in range(3)]
+    assert f"{asked(0).name}-1" not in pool.begun
 
 
 def test_rollouts_of_a_step_that_has_its_batch_are_forgotten(pool):
