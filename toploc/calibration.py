@@ -1,12 +1,11 @@
 """Limits from honest runs: a profile of one model revision.
 
 Each dtype has limits of its own, since half precision differs from the verifier a hundred times
-more than single precision does, in its margins too. A limit is what honest traces reach at the
-stated rate of false positives: the empirical quantile where there are enough traces for it, and
-beyond them an exponential tail through the largest tenth, never less than the largest value seen
-nor than `LEAST`. The rate is shared among all figures of a trace (union bound). Beside it stands
-what was counted: limits from one half of the traces, held against the other half, with the exact
-binomial bound.
+more than single precision does, in its margins too. A limit is what honest traces exceed at the
+stated rate of false positives: at least the largest value seen and `LEAST`, and above them as far
+as an exponential tail through the largest tenth reaches, with the uncertainty of so few values. The
+rate is shared among all figures of a trace (union bound). Beside it stands what was counted: limits
+from one half of the traces, held against the other half, with the exact binomial bound.
 
 Invariants: statistics in, profile out; the same runs give the same profile.
 """
@@ -14,6 +13,7 @@ Invariants: statistics in, profile out; the same runs give the same profile.
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -30,7 +30,7 @@ from toploc.decision import (
     figures,
 )
 from toploc.errors import MalformedProfile
-from toploc.field import Floats, Ints
+from toploc.field import Floats
 from toploc.profile import FIELDS, HeldOut, Profile
 
 CONFIDENCE = 0.95
@@ -97,35 +97,33 @@ def fit(model: str, revision: str, honest: Sequence[Honest], rate: float) -> Pro
 
 def fit_limits(honest: Sequence[Honest], rate: float) -> dict[str, Limits]:
     """Limits by dtype."""
-    groups: dict[str, list[Evidence]] = {}
+    groups: dict[str, list[Honest]] = {}
     for one in honest:
         dtype = one.environment.split("|")[FIELDS.index("dtype")]
-        groups.setdefault(dtype, []).append(one.evidence)
+        groups.setdefault(dtype, []).append(one)
     return {dtype: _limits(group, rate / len(LEAST)) for dtype, group in sorted(groups.items())}
 
 
-def _limits(group: Sequence[Evidence], share: float) -> Limits:
-    seen = [figures(one) for one in group]
-    bands = np.array([band(TOKEN_BANDS, one.tokens) for one in seen])
-    trace = {
-        name: _by_band(
-            np.array([one.trace[name] for one in seen]), bands, len(TOKEN_BANDS), share, LEAST[name]
-        )
-        for name in TRACE_FIGURES
-    }
-    bands = np.array([band(ROW_BANDS, rows) for one in group for rows in one.rows.tolist()])
-    chunk = {
-        name: _by_band(
-            np.concatenate([one.chunk[name] for one in seen]),
-            bands,
-            len(ROW_BANDS),
-            share / CHUNKS,
-            LEAST[name],
-        )
-        for name in CHUNK_FIGURES
-    }
-    largest = np.array([one.margins.max() for one in seen])
-    typical = [one.trace["error_typical"] for one in seen if one.tokens >= SETTLED]
+def _limits(group: Sequence[Honest], share: float) -> Limits:
+    """A run and its beginnings are not independent: each counts once for a limit."""
+    runs = _runs(group)
+    seen = [(run, figures(one.evidence)) for run, parts in enumerate(runs) for one in parts]
+    trace, chunk = {}, {}
+    for name in TRACE_FIGURES:
+        worst: dict[tuple[int, int], float] = {}
+        for run, own in seen:
+            at = (band(TOKEN_BANDS, own.tokens), run)
+            worst[at] = max(own.trace[name], worst.get(at, 0.0))
+        trace[name] = _by_band(worst, len(TOKEN_BANDS), share, LEAST[name])
+    for name in CHUNK_FIGURES:
+        single = {
+            (band(ROW_BANDS, rows), run, place, rows): float(own.chunk[name][place])
+            for run, own in seen
+            for place, rows in enumerate(own.rows)
+        }
+        chunk[name] = _by_band(single, len(ROW_BANDS), share / CHUNKS, LEAST[name])
+    largest = np.array([figures(parts[-1].evidence).margins.max() for parts in runs])
+    typical = [own.trace["error_typical"] for _, own in seen if own.tokens >= SETTLED]
     return Limits(
         trace,
         chunk,
@@ -135,30 +133,40 @@ def _limits(group: Sequence[Evidence], share: float) -> Limits:
 
 
 def _by_band(
-    values: Floats, bands: Ints, count: int, share: float, least: float
+    values: Mapping[Any, float], count: int, share: float, least: float
 ) -> tuple[float, ...]:
-    """A limit per band; those of fewer tokens or rows are never tighter."""
+    """A limit per band, which is what keys begin with; fewer tokens or rows have no tighter one."""
+    bands = np.array([key[0] for key in values])
+    found = np.array(list(values.values()))
     needed = [0.0] * count
     for place in range(count):
-        own = values[bands == place]
+        own = found[bands == place]
         if len(own) >= MIN_TRACES:
             needed[place] = tail_limit(own, share)
         elif place:
             needed[place] = max(needed[place - 1], float(own.max(initial=0.0)))
         else:
-            needed[place] = tail_limit(values, share)
+            needed[place] = tail_limit(found, share)
     return tuple(max(least, *needed[place:]) for place in range(count))
 
 
 def tail_limit(values: Floats, rate: float) -> float:
-    """The value that a share `rate` is expected to exceed; at least the largest one."""
+    """The value that one more of them exceeds with probability `rate`; at least the largest one.
+
+    Where these are too few to count, the largest tenth (k of n) is taken to lie exponentially above
+    the next value. One more is above that with probability (k + 1) / (n + 1), and its excess over
+    the k excesses' mean then has the distribution F(2, 2k): P(above y means) = (1 + y / k) ** -k.
+    """
     ordered = np.sort(values)
     count = len(ordered)
     top = min(max(10, count // 10), count - 1)
+    if not top:
+        return float(ordered[-1])
     start = float(ordered[count - 1 - top])
-    mean_excess = float((ordered[count - top :] - start).mean()) if top else 0.0
-    beyond_start = start + mean_excess * max(0.0, math.log(top / count / rate)) if top else start
-    return max(float(ordered[-1]), beyond_start)
+    mean_excess = float((ordered[count - top :] - start).mean())
+    ratio = (top + 1) / (count + 1) / rate
+    reach = top * max(0.0, math.expm1(math.log(ratio) / top))
+    return max(float(ordered[-1]), start + mean_excess * reach)
 
 
 def upper_bound(events: int, trials: int, confidence: float = CONFIDENCE) -> float:
@@ -192,11 +200,14 @@ def _at_most(events: int, trials: int, rate: float) -> float:
     return math.fsum(math.exp(value) for value in logs)
 
 
-def _whole(honest: Iterable[Honest]) -> list[Honest]:
-    """Of each trace, prover and mode the longest: beginnings are no traces of their own."""
-    longest: dict[tuple[str, str, str], Honest] = {}
+def _runs(honest: Iterable[Honest]) -> list[list[Honest]]:
+    """What one prover made of one trace in one mode, the shortest beginning first."""
+    runs: dict[tuple[str, str, str], list[Honest]] = {}
     for one in honest:
-        key = (one.trace, one.environment, one.mode)
-        if key not in longest or one.evidence.rows.sum() > longest[key].evidence.rows.sum():
-            longest[key] = one
-    return list(longest.values())
+        runs.setdefault((one.trace, one.environment, one.mode), []).append(one)
+    return [sorted(run, key=lambda one: int(one.evidence.rows.sum())) for run in runs.values()]
+
+
+def _whole(honest: Iterable[Honest]) -> list[Honest]:
+    """Of each run the whole: beginnings are no traces of their own."""
+    return [parts[-1] for parts in _runs(honest)]

@@ -89,6 +89,8 @@ class Figures:
     """The figures that the limits are for."""
 
     tokens: int
+    rows: tuple[int, ...] = ()
+    """Of each chunk."""
     trace: dict[str, float] = field(default_factory=dict)
     chunk: dict[str, Floats] = field(default_factory=dict)
     margins: Floats = field(default_factory=lambda: np.zeros(0))
@@ -153,6 +155,7 @@ def figures(found: Evidence) -> Figures:
     middle = order[np.searchsorted(np.cumsum(weights[order]), 0.5 - 1e-9)]
     return Figures(
         tokens=len(found.distances),
+        rows=tuple(found.rows.tolist()),
         trace={
             "error_mean": float(found.errors @ weights),
             "error_typical": float(found.errors[middle]),

@@ -106,33 +106,43 @@ def smollm2_traces(engine: Engine, count: int) -> list[dict[str, Any]]:
 
 def nano_traces(engine: Engine, count: int) -> list[dict[str, Any]]:
     """Honest traces of a nano model; batches of 1, 8 and 32."""
-    words = ("harbour", "pencil", "orange", "castle", "bottle", "silver", "tunnel", "garlic")
     found: list[dict[str, Any]] = []
     for size in itertools.cycle([32, 8, 32, 1, 32, 8]):
         if len(found) >= count:
             return found[:count]
-        batch = []
-        for n in range(len(found), len(found) + size):
-            question = (
-                prompts()[n % 256][:50].lower(),
-                f"Spell this word backward (example: sun -> nus): {words[n % 8]}{words[n % 7]}",
-                f"What is the answer to this arithmetic problem: {n % 97} + {n % 13} =",
-            )[n % 3]
-            ids, _ = engine.render([{"role": "user", "content": question}])
-            batch.append((trace_id(engine.model_id, n), ids))
-        found += decode(engine, batch, sampling_of(1.0, 96))
+        questions = [_nano_question(n) for n in range(len(found), len(found) + size)]
+        names = [trace_id(engine.model_id, n) for n in range(len(found), len(found) + size)]
+        part = f"nano-{engine.revision[:8]}-{len(found)}-{size}"
+        found += _made_once(part, engine, names, questions, sampling_of(1.0, 96))
+
+
+def _nano_question(n: int) -> str:
+    words = ("harbour", "pencil", "orange", "castle", "bottle", "silver", "tunnel", "garlic")
+    return (
+        prompts()[n % 256][:50].lower(),
+        f"Spell this word backward (example: sun -> nus): {words[n % 8]}{words[n % 7]}",
+        f"What is the answer to this arithmetic problem: {n % 97} + {n % 13} =",
+    )[n % 3]
 
 
 def _smollm2_batch(
     engine: Engine, messages: list[str], first: int, sampling: dict[str, Any]
 ) -> list[dict[str, Any]]:
-    path = CACHE / f"smollm2-{engine.revision[:8]}-{first}.jsonl"
+    numbers = range(first, first + BATCH)
+    names = [trace_id("smollm2", n) for n in numbers]
+    questions = [messages[n % len(messages)] for n in numbers]
+    part = f"smollm2-{engine.revision[:8]}-{first}"
+    return _made_once(part, engine, names, questions, sampling)
+
+
+def _made_once(
+    part: str, engine: Engine, names: list[str], questions: list[str], sampling: dict[str, Any]
+) -> list[dict[str, Any]]:
+    """Answers to users' questions, decoded as one batch unless they are in the cache."""
+    path = CACHE / f"{part}.jsonl"
     if not path.is_file():
-        batch = []
-        for n in range(first, first + BATCH):
-            ids, _ = engine.render([{"role": "user", "content": messages[n % len(messages)]}])
-            batch.append((trace_id("smollm2", n), ids))
-        write_rows(path, decode(engine, batch, sampling))
+        prompted = [engine.render([{"role": "user", "content": one}])[0] for one in questions]
+        write_rows(path, decode(engine, list(zip(names, prompted, strict=True)), sampling))
     return read_rows(path)
 
 

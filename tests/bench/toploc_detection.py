@@ -18,6 +18,7 @@ Forced passes are kept in `.bench/`. The default takes about 30 minutes of one i
 
 import argparse
 import json
+import math
 import sys
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -212,6 +213,14 @@ def nano(count: int, tally: Tally) -> None:
         engine.close()
 
 
+def traces_needed(caught: int, count: int, target: float = 0.99) -> int | None:
+    """Traces of one node of which at least one is refused with this chance, drawn from these."""
+    for traces in range(1, count + 1):
+        if math.comb(count - caught, traces) <= (1 - target) * math.comb(count, traces):
+            return traces
+    return None
+
+
 def report(tallies: dict[str, Tally]) -> None:
     """Two lines per attack."""
     for name, tally in tallies.items():
@@ -240,6 +249,7 @@ def report(tallies: dict[str, Tally]) -> None:
                     "traces": count,
                     "lower_bound_95": round(lower_bound(caught, count), 4) if count else None,
                     "by_tokens": {n: round(tally.rate("ours", n), 4) for n in LENGTHS},
+                    "traces_for_0.99": traces_needed(caught, count),
                 }
             ratio = figures["ours"] / figures["peer"] if figures["peer"] else None
             line = {"bench": "toploc_detection", "metric": f"detect/{name}"} | figures

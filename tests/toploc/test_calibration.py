@@ -183,6 +183,20 @@ def test_the_tail_goes_beyond_what_was_seen_by_its_own_slope():
     expected = math.log(1 / 1e-5)
     assert tail_limit(values, 1e-5) == pytest.approx(expected, rel=0.15)
     assert tail_limit(values, 0.01) == values.max()
+
+
+def test_few_values_leave_the_tail_wider():
+    """Whatever the number of values, one more of them is beyond at the rate asked for."""
+    random = np.random.default_rng(1)
+    rate, trials = 1e-3, 4000
+    for count in (30, 100):
+        beyond = [
+            float(np.exp(-tail_limit(random.exponential(1.0, count), rate))) for _ in range(trials)
+        ]
+        assert 0.6 * rate < float(np.mean(beyond)) < 1.1 * rate, count
+
+
+def test_a_tail_of_equal_values_or_of_one_is_that_value():
     assert tail_limit(np.full(30, 2.5), 1e-5) == 2.5
     assert tail_limit(np.array([1.0]), 1e-5) == 1.0
 
