@@ -57,8 +57,6 @@ class Verdict(_Record):
     nodes: tuple[str, ...]
     group_id: str = ""
     accepted: bool
-    audited: bool = False
-    """It stands on a look at the work itself, with the model."""
     reason: str = ""
 
 

@@ -6,7 +6,7 @@ once; a job whose node dies is given to another one, and so is a job whose resul
 a payload is JSON and names files by URI, so that it can go to another machine.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
 from types import TracebackType
@@ -79,8 +79,8 @@ class NodePool(Protocol):
         """The nodes at this moment."""
         ...
 
-    def distrust(self, node_id: str) -> None:
-        """Exclude a node that was caught at a lie for good."""
+    def distrust(self, node_id: str, reason: str, evidence: Mapping[str, Any]) -> None:
+        """Exclude a node that was caught at a lie for good; the ledger says for what."""
         ...
 
     def close(self) -> None:

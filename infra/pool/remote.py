@@ -11,7 +11,7 @@ import contextlib
 import itertools
 import secrets
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from types import TracebackType
@@ -24,6 +24,7 @@ from infra.pool.errors import JobFailed, NoNodes, PoolClosed, PoolError, Request
 from infra.pool.protocol import Check, Job, JobResult, NodeStatus, Upload
 from infra.pool.wire import (
     Answer,
+    Exclusion,
     NewShard,
     ResultRow,
     Results,
@@ -158,10 +159,11 @@ class RemotePool:
         listed = self._client.call("GET", "/nodes", answer=_Nodes).nodes
         return [NodeStatus(node["address"], node["status"], bool(node["group"])) for node in listed]
 
-    def distrust(self, node_id: str) -> None:
+    def distrust(self, node_id: str, reason: str, evidence: Mapping[str, Any]) -> None:
         """Ban a node; one that this service does not know changes nothing."""
+        ban = Exclusion(reason=reason[:MAX_REASON], evidence=dict(evidence))
         try:
-            self._client.call("POST", f"/nodes/{node_id}/ban")
+            self._client.call("POST", f"/nodes/{node_id}/ban", ban)
         except RequestRefused as error:
             if error.status != 404:
                 raise

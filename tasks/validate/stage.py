@@ -1,6 +1,7 @@
 """The validate stage of one run: committed traces in, committed verdicts out."""
 
 from dataclasses import replace
+from typing import Any
 
 from data_contracts.ids import model_slug
 from infra.pool import JobResult, NodePool
@@ -13,6 +14,8 @@ from tasks.validate.errors import TracesMissing, ValidatorCrashed
 
 PRODUCER = "validate"
 CRASH_ATTEMPTS = 3
+CHARGES = 16
+"""Rejected traces that are named to the ledger; the table of verdicts has all."""
 
 
 class Validator:
@@ -47,7 +50,7 @@ class Validator:
         )  # fmt: skip
         self._auditor.note(manifest)
         if caught(result.output["verdicts"]):
-            self._pool.distrust(node_id)
+            self._pool.distrust(node_id, *_charge(manifest, traces, result))
         return manifest
 
     def _judge(self, shard: Shard, audited: bool) -> JobResult:
@@ -62,6 +65,18 @@ class Validator:
                 # Not one trace could be judged: that is the validator, not the traces.
                 raise ValidatorCrashed(shard.shard_id, crashed[0]["figures"])
         return result
+
+
+def _charge(verdicts: Manifest, traces: Manifest, result: JobResult) -> tuple[str, dict[str, Any]]:
+    """(what a node is excluded for, what shows it)."""
+    lies = [row for row in result.output["verdicts"] if row["verdict"] == "rejected"]
+    evidence = {
+        "traces": traces.path,
+        "traces_sha256": traces.sha256,
+        "verdicts": verdicts.path,
+        "reasons": {row["trace_id"]: row["reasons"] for row in lies[:CHARGES]},
+    }
+    return f"{len(lies)} traces of {traces.path}: {lies[0]['reasons'][0]}", evidence
 
 
 def node_of(store: Store, traces: Manifest) -> str:

@@ -140,7 +140,7 @@ class Swarm:
             self._jobs.put((job.priority, self._count, job, future))
         return future
 
-    def distrust(self, node_id: str) -> None:
+    def distrust(self, node_id: str, reason: str, evidence: Any) -> None:
         """A liar that was caught comes back with another key."""
         for place, key in enumerate(self.keys):
             if key.node_id == node_id:

@@ -10,16 +10,18 @@ import logging
 import signal
 import threading
 import time
+from functools import partial
 from pathlib import Path
 
 from infra.pool.agent import machine
 from infra.pool.agent.admission import join
 from infra.pool.agent.config import AgentConfig
 from infra.pool.agent.errors import NotAdmitted, WorkerDied
-from infra.pool.agent.launch import Launcher
+from infra.pool.agent.launch import Launch, Launcher
 from infra.pool.agent.peers import Peers
 from infra.pool.agent.shards import Lease, Place, ShardRunner
 from infra.pool.agent.standing import StandingRunner
+from infra.pool.agent.worker import Worker
 from infra.pool.client import PoolClient
 from infra.pool.errors import PoolError, PoolUnreachable, RequestRefused
 from infra.pool.wire import (
@@ -58,6 +60,8 @@ class Agent:
         self._mark, self._version = mark, version
         self._runner: ShardRunner | StandingRunner | None = None
         self._assignment: Assignment | None = None
+        self._launch: Launch | None = None
+        """How the runner's process was started."""
         self._peers = Peers(())
         self._data = HeartbeatData()
         self._etag = ""
@@ -178,9 +182,11 @@ class Agent:
             )
         if runner is not None:
             body.task_id = runner.place.task_id
+            standing_by = not runner.place.group_id
+            body.standing_by = standing_by and runner.ready
             body.group_id = runner.place.group_id
             body.rtt_ms = self._peers.rtt_ms()
-            body.group_version = runner.place.version if runner.ready else -1
+            body.group_version = runner.place.version if runner.ready and not standing_by else -1
             if isinstance(runner, ShardRunner):
                 body.shard_id, body.progress = runner.shard_id, runner.progress
                 body.task_state = "RUNNING" if runner.ready else "PENDING"
@@ -199,34 +205,60 @@ class Agent:
 
     def _follow(self, data: HeartbeatData) -> None:
         """Have the right runner for the group, and give it its lease."""
-        place = None
-        if data.group is not None and data.current_task is not None:
-            group = data.group
-            place = Place(group.group_id, group.version, group.index, data.current_task.id)
-        if isinstance(self._runner, ShardRunner) and self._runner.broken:
-            raise WorkerDied(f"the worker does not start: {self._runner.broken}")
-        if self._runner is not None and (
-            place != self._runner.place or data.current_task != self._assignment
-        ):
-            self._stop_runner()
-        if place is not None and data.current_task is not None and self._runner is None:
-            self._assignment = data.current_task
-            others = data.group.members if data.group else []
-            self._peers = Peers([peer for peer in others if peer.node_id != self._node_id])
-            self._runner = self._start(place, data.current_task)
+        place, task = self._place(data)
+        runner = self._runner
+        if isinstance(runner, ShardRunner) and runner.broken:
+            raise WorkerDied(f"the worker does not start: {runner.broken}")
+        if runner is not None and (place, task) != (runner.place, self._assignment):
+            if (
+                isinstance(runner, ShardRunner)
+                and place is not None
+                and task is not None
+                and self._same(runner.place, place, task)
+            ):
+                self._settle(data, task)
+                runner.move(place)
+            else:
+                self._stop_runner()
+        if place is not None and task is not None and self._runner is None:
+            self._settle(data, task)
+            self._runner = self._start(place, task)
         if isinstance(self._runner, ShardRunner):
             lease = Lease(data.shard_id, data.leased_at) if data.shard_id else None
             self._runner.assign(lease)
 
+    def _place(self, data: HeartbeatData) -> tuple[Place | None, Assignment | None]:
+        """Where the node works, or stands by, and for which task."""
+        group, standby = data.group, data.standby
+        if group is not None and data.current_task is not None:
+            task = data.current_task
+            return Place(group.group_id, group.version, group.index, task.id), task
+        if standby is not None and not self._leaving and self._launcher.knows(standby.task):
+            return Place("", -1, standby.index, standby.task.id), standby.task
+        return None, None
+
+    def _same(self, before: Place, place: Place, task: Assignment) -> bool:
+        """Whether the worker of another group, or of none, would be started just so for this place:
+        the node stood by for it, or a member of its group was replaced."""
+        same = (before.task_id, before.index) == (place.task_id, place.index)
+        return same and self._launch == self._launcher.launch(task)
+
+    def _settle(self, data: HeartbeatData, task: Assignment) -> None:
+        self._assignment, self._launch = task, self._launcher.launch(task)
+        self._peers.close()
+        others = data.group.members if data.group else []
+        self._peers = Peers([peer for peer in others if peer.node_id != self._node_id])
+
     def _start(self, place: Place, task: Assignment) -> ShardRunner | StandingRunner:
-        if task.sharded:
-            start = self._launcher.worker(task)
-            return ShardRunner(self._client, place, start, self._report)
         launch = self._launcher.launch(task)
+        if task.sharded:
+            start = partial(Worker, launch.command, launch.env)
+            return ShardRunner(self._client, place, start, self._report)
         return StandingRunner(self._client, place, task, launch, self._report)
 
     def _stop_runner(self) -> None:
         runner, self._runner, self._assignment = self._runner, None, None
+        self._launch = None
         self._peers.close()
         if runner is not None:
             runner.close()

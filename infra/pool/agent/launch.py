@@ -8,7 +8,7 @@ privileges, and the cards. It carries the agent's mark as a label (infra/reaper.
 import hashlib
 import json
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
@@ -79,10 +79,9 @@ class Launcher:
             raise NoImage(task.image, sorted(self._images.images))
         return self._container(task, home, given)
 
-    def worker(self, task: Assignment) -> Callable[[], Worker]:
-        """Starts the task's worker for shards."""
-        launch = self.launch(task)
-        return lambda: Worker(launch.command, launch.env)
+    def knows(self, task: Assignment) -> bool:
+        """Whether it can be started here."""
+        return task.image in self._images.images or self._docker is not None
 
     def canary(self, image: str) -> Worker:
         """A worker of an image by itself."""
@@ -90,7 +89,8 @@ class Launcher:
             id="canary", name="canary", image=image, env_vars={}, cmd=None, entrypoint=None,
             volume_mounts=[], sharded=True,
         )  # fmt: skip
-        return self.worker(bare)()
+        launch = self.launch(bare)
+        return Worker(launch.command, launch.env)
 
     def _container(self, task: Assignment, home: Path, given: Mapping[str, str]) -> Launch:
         assert self._docker is not None

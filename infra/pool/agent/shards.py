@@ -1,10 +1,11 @@
 """Works on the shards that the node's group has leases on, one at a time, in a thread of its own.
 
-Invariants: there is one worker, started for one task and one version of the group; a shard is asked
-for once for each lease; a lease that was taken back is worked on to its end for nothing, because
-loading a model takes longer, unless another one waits: then the worker is ended in the middle; a
-result goes to the pool only by rank 0. A worker that dies is the machine's fault the first time,
-and the shard's when the same shard ends it again.
+Invariants: there is one worker, started for one rank of one task, which lives on where the group
+changes and it would be started just so again; a shard is asked for once for each lease; a lease
+that was taken back is worked on to its end for nothing, because loading a model takes longer,
+unless another one waits: then the worker is ended in the middle; a result goes to the pool only by
+rank 0. A worker that dies is the machine's fault the first time, and the shard's when the same
+shard ends it again.
 """
 
 import hashlib
@@ -39,6 +40,7 @@ class Place:
     """Where the node stands: a version of a group, and its rank."""
 
     group_id: str
+    """Empty: it only stands by."""
     version: int
     index: int
     task_id: str
@@ -79,6 +81,10 @@ class ShardRunner:
         self._directory = Path(tempfile.mkdtemp(prefix="tracemill-shards-"))
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
+
+    def move(self, place: Place) -> None:
+        """Another place with the same worker; a lease at the old one is lost."""
+        self.place = place
 
     @property
     def shard_id(self) -> str:

@@ -9,14 +9,17 @@ multi-node groups stay idle to replace lost members, and keep one of its parts l
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice
 
 from infra.pool.core import groups
 from infra.pool.core.distance import apart, similar
 from infra.pool.core.events import Effects, GroupCreated
 from infra.pool.core.requirements import Specs, Topology
-from infra.pool.core.state import ANY_NODE, Group, Node, NodeState, PoolState, Task
+from infra.pool.core.state import ANY_NODE, Group, Node, PoolState, Task
+
+Part = tuple[str, int, int]
+"""(model, rank, group size)."""
 
 _CELL = 10.0
 """Degrees of the grid that finds near nodes without looking at all."""
@@ -230,26 +233,32 @@ def _feed_the_starved(state: PoolState, effects: Effects) -> None:
 
 def _stand_by(state: PoolState) -> None:
     """Have idle nodes load parts of the models that they could be needed for, each rank in turn."""
-    for node_id in state.idle:
-        node = state.nodes[node_id]
-        if node.standby is None and node.state is NodeState.HEALTHY:
-            node.standby = _wanted_part(state, node)
-            if node.standby:
-                state.touch("node", node_id)
+    parts = _parts(state)
+    idle = [state.nodes[node_id] for node_id in state.idle]
+    kept: Counter[Part | None] = Counter(node.standby for node in idle if node.standby in parts)
+    usable: dict[Specs, list[Part]] = {}
+    for node in idle:
+        if node.standby in parts:
+            continue
+        fitting = usable.get(node.specs)
+        if fitting is None:
+            fitting = [part for part, needs in parts.items() if any(n(node.specs) for n in needs)]
+            usable[node.specs] = fitting
+        # The part that the fewest idle nodes keep; what the node has loaded first.
+        ranked = ((kept[part], part != node.loaded, part) for part in fitting)
+        wanted = min(ranked, default=(0, True, None))[2]
+        if wanted != node.standby:
+            node.standby = wanted
+            kept[wanted] += 1
+            state.touch("node", node.node_id)
 
 
-def _wanted_part(state: PoolState, node: Node) -> tuple[str, int, int] | None:
-    """The part of a multi-node model that the fewest idle nodes keep; what it has loaded first."""
-    kept = Counter(state.nodes[other].standby for other in state.idle)
-    parts = [
-        (task.model, rank, topology.max_size)
-        for task in state.tasks.values()
-        for topology in task.topologies
-        if topology.max_size > 1
-        and task.grouped.get(topology.name)
-        and topology.requirement.met_by(node.specs)
-        for rank in range(topology.max_size)
-    ]
-    if not parts:
-        return None
-    return min(parts, key=lambda part: (kept[part], part != node.loaded, part))
+def _parts(state: PoolState) -> dict[Part, list[Callable[[Specs], bool]]]:
+    """Parts of the groups of several nodes that there are -> who can have them."""
+    found: dict[Part, list[Callable[[Specs], bool]]] = defaultdict(list)
+    for task in state.tasks.values():
+        for topology in task.topologies:
+            if topology.max_size > 1 and task.grouped.get(topology.name):
+                for rank in range(topology.max_size):
+                    found[task.model, rank, topology.max_size].append(topology.requirement.met_by)
+    return found

@@ -6,7 +6,6 @@ import uuid
 from typing import Any, Literal
 
 from fastapi import APIRouter, Depends
-from pydantic import Field
 
 from infra.pool import wire
 from infra.pool.core.events import (
@@ -28,13 +27,6 @@ class Regroup(wire.Said):
     """Body of POST /groups/force-regroup."""
 
     configuration_name: wire.ShortText
-
-
-class Ban(wire.Said):
-    """Body of POST /nodes/{id}/ban and /eject."""
-
-    reason: str = "by the operator"
-    evidence: wire.JsonObject = Field(default_factory=dict)
 
 
 class LedgerReport(wire.Said):
@@ -80,9 +72,9 @@ def admin_routes(pool: Pool, gate: Gate, admission: Admission) -> APIRouter:
         return {"success": True, "nodes": views, "counts": counts}
 
     @router.post("/nodes/{node_id}/ban")
-    async def ban(node_id: str, body: Ban | None = None) -> wire.Done:
+    async def ban(node_id: str, body: wire.Exclusion | None = None) -> wire.Done:
         """Exclude a node for good."""
-        said = body or Ban()
+        said = body or wire.Exclusion()
         need(pool.state.nodes, node_id, "node")
         pool.decide(Excluded(node_id, True, said.reason))
         pool.record(Slash(node_id=node_id, reason=said.reason, evidence=said.evidence))
@@ -90,10 +82,10 @@ def admin_routes(pool: Pool, gate: Gate, admission: Admission) -> APIRouter:
         return wire.Done()
 
     @router.post("/nodes/{node_id}/eject")
-    async def eject(node_id: str, body: Ban | None = None) -> wire.Done:
+    async def eject(node_id: str, body: wire.Exclusion | None = None) -> wire.Done:
         """Exclude a node."""
         need(pool.state.nodes, node_id, "node")
-        pool.decide(Excluded(node_id, False, (body or Ban()).reason))
+        pool.decide(Excluded(node_id, False, (body or wire.Exclusion()).reason))
         await pool.journal.settled()
         return wire.Done()
 

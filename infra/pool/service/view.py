@@ -63,7 +63,7 @@ def heartbeat_data(pool: Pool, node: Node, earlier_uploads: int) -> wire.Heartbe
     """What the node has to do now."""
     data = wire.HeartbeatData(
         orders=pool.orders.get(node.node_id, []),
-        standby=node.standby,
+        standby=_standby(pool, node),
         register_again=not node.proven,
         leaving=node.leaving,
     )
@@ -109,7 +109,7 @@ def peer(pool: Pool, node_id: str) -> wire.Peer:
 
 def assignment(pool: Pool, group: Group, node: Node, earlier_uploads: int) -> wire.Assignment:
     """The task as this member of the group has to run it."""
-    task, members = pool.tasks[group.task_id], group.members
+    members = group.members
     index = members.index(node.node_id)
     values = {
         "GROUP_INDEX": str(index),
@@ -118,16 +118,44 @@ def assignment(pool: Pool, group: Group, node: Node, earlier_uploads: int) -> wi
         "NEXT_P2P_ADDRESS": pool.cards[members[(index + 1) % len(members)]].p2p_id,
         "TOTAL_UPLOAD_COUNT": str(earlier_uploads),
         "LAST_FILE_IDX": str(max(earlier_uploads - 1, 0)),
-        "TASK_ID": task.id,
+        "TASK_ID": group.task_id,
         "NODE_ADDRESS": node.node_id,
     }
-    in_mounts = values | {"TIMESTAMP": str(int(group.created_at))}
+    return _filled(pool.tasks[group.task_id], values, str(int(group.created_at)))
+
+
+def _standby(pool: Pool, node: Node) -> wire.Standby | None:
+    """What an idle node keeps loaded: a rank of a task whose work comes as shards."""
+    if node.standby is None or node.group_id:
+        return None
+    model, index, size = node.standby
+    for task in pool.state.tasks.values():
+        shapes = {topology.max_size for topology in task.topologies}
+        if (task.model, task.standing) != (model, False) or size not in shapes or task.stopped:
+            continue
+        values = dict.fromkeys(
+            ("GROUP_ID", "NEXT_P2P_ADDRESS", "TOTAL_UPLOAD_COUNT", "LAST_FILE_IDX"), ""
+        ) | {
+            "GROUP_INDEX": str(index),
+            "GROUP_SIZE": str(size),
+            "TASK_ID": task.task_id,
+            "NODE_ADDRESS": node.node_id,
+        }
+        assigned = _filled(pool.tasks[task.task_id], values, "")
+        return wire.Standby(task=assigned, index=index, size=size)
+    return None
+
+
+def _filled(
+    task: wire.TaskView, values: Mapping[str, str], group_created_at: str
+) -> wire.Assignment:
+    in_mounts = dict(values) | {"TIMESTAMP": group_created_at}
     env = {name: substitute(text, values) for name, text in (task.env_vars or {}).items()}
     return wire.Assignment(
         id=task.id,
         name=task.name,
         image=task.image,
-        env_vars=env | {"GROUP_INDEX": str(index)},
+        env_vars=env | {"GROUP_INDEX": values["GROUP_INDEX"]},
         cmd=None if task.cmd is None else [substitute(text, values) for text in task.cmd],
         entrypoint=task.entrypoint,
         volume_mounts=[

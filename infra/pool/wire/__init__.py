@@ -29,7 +29,8 @@ Admin routes, `Authorization: Bearer <admin key>`:
     POST /shards/{shard_id}/verdict Verdict          -> Done
     POST /shards/{shard_id}/drop                     -> Done               if nobody has it yet
     GET, POST, DELETE /invites      InviteRequest    -> Invite
-    GET  /nodes   POST /nodes/{id}/ban, /eject, /restart   GET /nodes/{id}/logs, /metrics
+    GET  /nodes   POST /nodes/{id}/restart   GET /nodes/{id}/logs, /metrics
+    POST /nodes/{id}/ban, /eject    Exclusion        -> Done
     GET  /groups, /groups/configs, /groups/{id}/logs  DELETE /groups/{id}
     POST /groups/force-regroup
     GET  /metrics, /metrics/all, /metrics/prometheus  POST /metrics  DELETE /metrics/{task_id}
@@ -65,6 +66,7 @@ from infra.pool.wire.nodes import (
     ChallengeReveal,
     ComputeSpecs,
     CpuSpecs,
+    Exclusion,
     GpuSpecs,
     GroupView,
     Heartbeat,
@@ -78,6 +80,7 @@ from infra.pool.wire.nodes import (
     Peer,
     RegisterRequest,
     Registration,
+    Standby,
     TaskDetails,
     TaskState,
 )
@@ -125,6 +128,7 @@ __all__ = [
     "CpuSpecs",
     "Done",
     "Epoch",
+    "Exclusion",
     "Finite",
     "GpuSpecs",
     "GroupView",
@@ -159,6 +163,7 @@ __all__ = [
     "ShardsRequest",
     "ShortText",
     "Shown",
+    "Standby",
     "StorageConfig",
     "StoredFile",
     "TaskAnswer",

@@ -181,6 +181,7 @@ class Heartbeat(Said):
     rtt_ms: dict[NodeId, Finite] = Field(default_factory=dict, max_length=64)
     lost_peers: list[NodeId] = Field(default_factory=list, max_length=64)
     standing_by: bool = False
+    """What it was asked to keep loaded is loaded."""
     wait_seconds: float = Field(default=0.0, ge=0, le=30)
     """Hold the answer back so long, unless it is another one than that of the etag `seen`. The beat
     itself counts when it arrives."""
@@ -234,6 +235,15 @@ class Assignment(Shown):
     """Work comes as shards; else the task is the process itself."""
 
 
+class Standby(Shown):
+    """What an idle node keeps loaded, to replace a lost member of a group at once."""
+
+    task: Assignment
+    """Without a group: what names one is empty."""
+    index: int
+    size: int
+
+
 class HeartbeatData(Shown):
     """What the node has to do now; the same until it changes."""
 
@@ -243,8 +253,7 @@ class HeartbeatData(Shown):
     """The shard that its group has a lease on: GET /shards/{shard_id}, unless it is at it."""
     leased_at: float = 0.0
     """Tells a second lease on the same shard from the first."""
-    standby: tuple[str, int, int] | None = None
-    """(model, rank, group size) to keep loaded while it has no group."""
+    standby: Standby | None = None
     orders: list[Order] = Field(default_factory=list)
     register_again: bool = False
     """The service wants the node to register and prove itself anew."""
@@ -257,6 +266,14 @@ class HeartbeatAnswer(Answer):
     data: HeartbeatData
     etag: str = ""
     """Names `data`."""
+
+
+class Exclusion(Said):
+    """Body of POST /nodes/{id}/ban and /eject."""
+
+    reason: str = Field(default="by the operator", max_length=2000)
+    evidence: JsonObject = Field(default_factory=dict)
+    """What shows it; for the ledger."""
 
 
 class OrderAnswer(Said):

@@ -237,7 +237,7 @@ class Intake:
             if caught(verdicts):
                 reasons = _reasons(verdicts)
                 self.standing.refused(name, node_id, reasons, {"file": path})
-                self._pool.distrust(node_id)
+                self._pool.distrust(node_id, "; ".join(reasons), {"file": path})
                 self.withdraw(node_id)
 
     def _commit_verdicts(self, upload: _Upload, decision: Decision, verdicts: Rows) -> None:
@@ -343,7 +343,7 @@ class Intake:
     ) -> RolloutsRefused:
         lie = self.standing.refused(job.name, node_id, reasons, evidence)
         if lie:
-            self._pool.distrust(node_id)
+            self._pool.distrust(node_id, "; ".join(reasons), evidence)
             self.withdraw(node_id)
         return RolloutsRefused(job.name, node_id, reasons, lie=lie)
 

@@ -145,8 +145,8 @@ def test_kill_9_of_an_agent_and_of_the_service_loses_nothing_and_does_nothing_tw
 
 def test_a_node_that_is_caught_is_replaced_by_another(pool):
     caught = pool.submit(job("lie")).result(WAIT).node_id
-    pool.distrust(caught)
-    pool.distrust("00" * 32)
+    pool.distrust(caught, "it lied", {"file": "x"})
+    pool.distrust("00" * 32, "nobody", {})
     makers = {pool.submit(job(f"n{n}")).result(WAIT).node_id for n in range(4)}
     assert caught not in makers
     deadline = time.monotonic() + WAIT

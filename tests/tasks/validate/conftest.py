@@ -87,6 +87,7 @@ class Pool:
         self.strangers = [self.liar, Node(engine, 2, lies=False)]
         self.ours = Node(engine, 3, lies=False)
         self.distrusted: list[str] = []
+        self.charges: list[tuple[str, dict]] = []
 
     def submit(self, job, check=None):
         future: Future[JobResult] = Future()
@@ -100,8 +101,9 @@ class Pool:
         future.set_result(result)
         return future
 
-    def distrust(self, node_id):
+    def distrust(self, node_id, reason, evidence):
         self.distrusted.append(node_id)
+        self.charges.append((reason, evidence))
         self.strangers = [
             Node(self._engine, 4 + len(self.distrusted), lies=False)
             if node.key.node_id == node_id

@@ -45,6 +45,9 @@ def test_unaudited_shards_of_a_caught_liar_are_revoked_and_made_again(
         validator.run(shard)
     liar = pool.liar.key.node_id
     assert pool.distrusted == [liar]
+    ((reason, evidence),) = pool.charges
+    assert reason.startswith("2 traces of ") and len(evidence["reasons"]) == 2
+    assert read_manifest(planned, evidence["traces"]).sha256 == evidence["traces_sha256"]
     for number, shard in enumerate(shards):
         path = LAYOUT.verdicts(SLUG, shard.shard_id)
         noted = read_manifest(planned, path).info["audit"]

@@ -38,7 +38,10 @@ class Pool:
         self.client = PoolClient(self.url, admin_key=admin_key)
         config = {
             "root": str(directory / "root"), "database": str(directory / "pool.sqlite"),
-            "port": port, "settings": {"tick_seconds": 0.1, "requests_per_minute": 1e5},
+            "port": port, "settings": {
+                "tick_seconds": 0.1, "requests_per_minute": 1e5,
+                "topologies": [{"name": "pair", "min_group_size": 2, "max_group_size": 2}],
+            },
         }  # fmt: skip
         self.process = subprocess.Popen(
             [sys.executable, "-m", "infra.pool.service", json.dumps(config)],

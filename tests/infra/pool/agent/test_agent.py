@@ -86,6 +86,27 @@ def test_kill_9_leaves_no_child_and_the_shard_waits_again(pool, one):
     again.kill()
 
 
+def test_an_idle_node_stands_by_and_takes_the_place_of_a_lost_one(pool, one):
+    agents = [one[0]]
+    for name in ("second", "third"):
+        agents.append(pool.agent(pool.invite(), name))
+        pool.until(lambda name=name: "is admitted" in pool.log(name), "it is admitted")
+    plugins = {"node_groups": {"allowed_topologies": ["pair"]}}
+    task_id = pool.task(image="worker", sharded=True, scheduling_config={"plugins": plugins})
+    add(pool, task_id, *({"echo": {"n": n}} for n in range(2)))
+    pool.until(lambda: len(results(pool, task_id)) == 2, "the pair works")
+    pool.until(lambda: all(workers(agent) for agent in agents), "the third has loaded too")
+    before = {workers(agent)[0].pid for agent in agents}
+    members = [node for node in pool.nodes() if node["group"]]
+    assert len(members) == 2
+    pool.client.call("POST", f"/nodes/{members[1]['address']}/ban")
+    add(pool, task_id, *({"echo": {"n": n}} for n in range(4)))
+    pool.until(lambda: len(results(pool, task_id)) == 4, "it goes on")
+    alive = [agent for agent in agents if agent.poll() is None and workers(agent)]
+    assert {workers(agent)[0].pid for agent in alive} < before and len(alive) == 2
+    pool.client.call("DELETE", f"/tasks/{task_id}")
+
+
 def test_a_banned_node_ends_and_stays_out(pool, one):
     agent, name = one
     pool.until(lambda: state_of(pool) == "Healthy", "it is healthy")

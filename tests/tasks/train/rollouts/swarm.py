@@ -149,7 +149,7 @@ class Pool:
             self.strangers.append(self.strangers.pop(0))
         return future
 
-    def distrust(self, node_id: str) -> None:
+    def distrust(self, node_id: str, reason: str, evidence: dict) -> None:
         self.distrusted.append(node_id)
 
 
