@@ -152,8 +152,12 @@ class Slot:
 
 
 _idle: list[Slot] = []
+_leased: set[Slot] = set()
+"""Held here too: an iterator that the garbage collector ends would give back slots whose sockets
+the collector has closed already."""
 _owner = os.getpid()
-_lock = threading.Lock()
+_lock = threading.RLock()
+"""Reentrant: the collector may end an iterator, which gives back its slots, at any moment."""
 
 
 def lease() -> Slot:
@@ -162,8 +166,11 @@ def lease() -> Slot:
     with _lock:
         if _owner != os.getpid():  # the workers belong to the process we were forked from
             _idle.clear()
+            _leased.clear()
             _owner = os.getpid()
-        return _idle.pop() if _idle else Slot()
+        slot = _idle.pop() if _idle else Slot()
+        _leased.add(slot)
+        return slot
 
 
 def give_back(slot: Slot) -> None:
@@ -171,6 +178,7 @@ def give_back(slot: Slot) -> None:
     if slot.jobs or slot.done >= RECYCLE_AFTER:
         slot.stop()
     with _lock:
+        _leased.discard(slot)
         if slot.handle is not None and len(_idle) < _MAX_IDLE:
             _idle.append(slot)
             return

@@ -54,10 +54,11 @@ def check(tasks: Sequence[Task], workers: int | None = None) -> list[Verdict]:
         if not pending:
             break
         attempts = {place: _attempts(tasks[place]) for place in pending}
-        scores = verifiers.score_many(chain.from_iterable(attempts.values()), workers=workers)
+        rows = chain.from_iterable(attempts.values())
+        scores = iter(list(verifiers.score_many(rows, workers=workers)))
         pending = []
-        for place, rows in attempts.items():
-            got = [next(scores) for _ in rows]
+        for place, tried in attempts.items():
+            got = [next(scores) for _ in tried]
             verdicts[place] = _judge(tasks[place], got)
             if any(score.status == "verifier_error" for score in got):
                 pending.append(place)

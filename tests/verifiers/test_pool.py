@@ -1,6 +1,7 @@
 """score_many: order, hangs, crashes, odd rows; score: never hanging."""
 
 import contextlib
+import gc
 import json
 import os
 import signal
@@ -120,6 +121,19 @@ def test_abandoned_iterators_leave_no_worker() -> None:
             return
         time.sleep(0.1)
     raise AssertionError("workers are left")
+
+
+def test_an_iterator_that_the_garbage_collector_ends_keeps_its_workers_usable() -> None:
+    rows = [math_row(1, 1), math_row(2, 2)]
+    list(verifiers.score_many(rows, workers=2))
+    gc.collect()  # the sockets are older than the iterator, so the collector ends them first
+    results = verifiers.score_many([math_row(i, i) for i in range(10)], workers=2)
+    next(results)
+    cycle = [results]
+    cycle.append(cycle)
+    del results, cycle
+    gc.collect()
+    assert [score.score for score in verifiers.score_many(rows, workers=2)] == [1.0, 1.0]
 
 
 def pool_idle() -> list[object]:
