@@ -18,7 +18,8 @@ from infra.pool.service.admission import Admission
 from infra.pool.service.errors import BadRequest, ServiceError, Unavailable
 from infra.pool.service.figures import Figures, metric_routes
 from infra.pool.service.gate import Gate
-from infra.pool.service.limits import Bounded, refusal
+from infra.pool.service.heartbeats import Heartbeats
+from infra.pool.service.limits import Bounded, Straight, refused
 from infra.pool.service.loops import SILENT_SECONDS, Loops
 from infra.pool.service.node_routes import Certify, node_routes
 from infra.pool.service.pool import Pool
@@ -63,8 +64,10 @@ def make_app(
         lifespan=lifespan,
         responses={code: {"model": wire.Refusal} for code in (400, 401, 403, 404, 409, 413, 429)},
     )
+    heartbeats = Heartbeats(pool, gate)
+    app.add_middleware(Straight, route=("POST", "/heartbeat"), answer=heartbeats.answer)
     app.add_middleware(Bounded, seconds=pool.settings.body_seconds)
-    app.include_router(node_routes(pool, gate, admission, uploads, certify))
+    app.include_router(node_routes(pool, gate, heartbeats, admission, uploads, certify))
     app.include_router(storage_routes(uploads))
     app.include_router(task_routes(pool, gate))
     app.include_router(admin_routes(pool, gate, admission))
@@ -97,39 +100,30 @@ def make_app(
         return wire.Epoch(epoch=gate.epoch, time_ms=time.time_ns() // 1_000_000)
 
     @app.exception_handler(ServiceError)
-    async def refused(_: Request, error: ServiceError) -> Response:
-        return _answer(error)
+    async def refuse(_: Request, error: ServiceError) -> Response:
+        return refused(error)
 
     @app.exception_handler(CoreError)
     async def malformed(_: Request, error: CoreError) -> Response:
-        return _answer(BadRequest(str(error), type(error).__name__))
+        return refused(BadRequest(str(error), type(error).__name__))
 
     @app.exception_handler(StorageError)
     async def no_storage(_: Request, error: StorageError) -> Response:
-        return _answer(Unavailable(f"storage: {error}"))
+        return refused(Unavailable(f"storage: {error}"))
 
     @app.exception_handler(PoolError)
     async def broken(_: Request, error: PoolError) -> Response:
-        return _answer(Unavailable(str(error)))
+        return refused(Unavailable(str(error)))
 
     @app.exception_handler(RequestValidationError)
     async def invalid(_: Request, error: RequestValidationError) -> Response:
         problems = [f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors()]
-        return _answer(BadRequest("; ".join(problems)[:2000], "INVALID_BODY"))
+        return refused(BadRequest("; ".join(problems)[:2000], "INVALID_BODY"))
 
     @app.exception_handler(HTTPException)
     async def plain(_: Request, error: HTTPException) -> Response:
         other = ServiceError(str(error.detail), f"HTTP_{error.status_code}")
         other.status = error.status_code
-        return _answer(other)
+        return refused(other)
 
     return app
-
-
-def _answer(error: ServiceError) -> Response:
-    return Response(
-        refusal(error),
-        status_code=error.status,
-        headers=error.headers,
-        media_type="application/json",
-    )

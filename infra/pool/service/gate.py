@@ -104,7 +104,9 @@ class Gate:
 
     async def signer(self, request: Request) -> str:
         """The key that signed a request, of a node or of a stranger."""
-        signed = parse_headers(request.headers)
+        signed = parse_headers(
+            {name.decode("latin-1"): text.decode("latin-1") for name, text in request.headers.raw}
+        )
         if signed is None:
             raise Unauthenticated(
                 "the x-tracemill-* headers of a signed request are missing or malformed; see "

@@ -1,23 +1,22 @@
 """Routes of nodes; each request is signed by the node's key."""
 
-import time
 from collections.abc import Callable
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Request, Response
-from pydantic import ValidationError
+from fastapi import APIRouter, Depends, Request
 
 from infra.pool import wire
 from infra.pool.core import leases
-from infra.pool.core.events import Beat, Failed, Gone, Leaving, Submitted
-from infra.pool.core.state import Group, Node, NodeState, Shard
+from infra.pool.core.events import Failed, Gone, Leaving, Submitted
+from infra.pool.core.state import Group, NodeState, Shard
 from infra.pool.ledger import Work
 from infra.pool.service.admission import Admission
-from infra.pool.service.errors import BadRequest, Conflict, Forbidden, NotThere
+from infra.pool.service.errors import Conflict, Forbidden, NotThere
 from infra.pool.service.gate import Gate
-from infra.pool.service.pool import Pool, Report
+from infra.pool.service.heartbeats import Heartbeats
+from infra.pool.service.pool import Pool
 from infra.pool.service.uploads import Uploads
-from infra.pool.service.view import heartbeat_data, named
+from infra.pool.service.view import named
 
 HEARTBEAT_BODY = {
     "requestBody": {
@@ -25,43 +24,27 @@ HEARTBEAT_BODY = {
         "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Heartbeat"}}},
     }
 }
-"""For OpenAPI: the route parses it by itself."""
+"""For OpenAPI: heartbeats.py parses it by itself."""
 Certify = Callable[[str], tuple[str, str]]
 """(certificate of a node, certificate of the CA) in PEM; empty texts without TLS."""
 
 
 def node_routes(
-    pool: Pool, gate: Gate, admission: Admission, uploads: Uploads, certify: Certify
+    pool: Pool,
+    gate: Gate,
+    heartbeats: Heartbeats,
+    admission: Admission,
+    uploads: Uploads,
+    certify: Certify,
 ) -> APIRouter:
     """What nodes ask for."""
     router = APIRouter(tags=["nodes"])
     NodeId = Annotated[str, Depends(gate.node)]
     Signer = Annotated[str, Depends(gate.signer)]
-    told = _Told(pool)
 
-    # Thousands come each second: it is the first route, and parses and answers past FastAPI's own
-    # machinery, which would take as long again.
-    @router.post("/heartbeat", response_model=wire.HeartbeatAnswer, openapi_extra=HEARTBEAT_BODY)
-    async def heartbeat(request: Request) -> Response:
-        """Alive; what is there to do?"""
-        node_id = await gate.node(request)
-        try:
-            body = wire.Heartbeat.model_validate_json(request.scope["tracemill.body"])
-        except ValidationError as error:
-            raise BadRequest(f"body: {error}"[:2000], "INVALID_BODY") from error
-        if body.address != node_id:
-            raise Forbidden("the body names another node than the one that signed", "OTHER_NODE")
-        gate.in_order(node_id, request.scope["tracemill.time_ms"])
-        _take_beat(pool, body)
-        deadline = time.monotonic() + body.wait_seconds
-        with pool.watch(node_id) as watch:
-            text, name = named(await told.now(node_id))
-            while name == body.seen and (left := deadline - time.monotonic()) > 0:
-                await watch.wait(left)
-                text, name = named(await told.now(node_id))
-        await pool.journal.settled()
-        answer = f'{{"success":true,"data":{text},"etag":"{name}"}}'
-        return Response(answer, media_type="application/json")
+    router.post("/heartbeat", response_model=wire.HeartbeatAnswer, openapi_extra=HEARTBEAT_BODY)(
+        heartbeats.answer
+    )
 
     @router.put("/nodes")
     async def register(
@@ -192,41 +175,11 @@ def node_routes(
         return await uploads.grant(pool.state.nodes[node_id], body, base)
 
     async def _next(node_id: str) -> wire.HeartbeatAnswer:
-        data = await told.now(node_id)
+        data = await heartbeats.told(node_id)
         await pool.journal.settled()
         return wire.HeartbeatAnswer(data=data, etag=named(data)[1])
 
     return router
-
-
-class _Told:
-    """What a node is told, with the uploads that it made before its group's present version."""
-
-    def __init__(self, pool: Pool) -> None:
-        self._pool = pool
-        self._earlier: dict[str, tuple[str, int, int]] = {}
-
-    async def now(self, node_id: str) -> wire.HeartbeatData:
-        node = self._node(node_id)
-        group = self._pool.state.groups.get(node.group_id)
-        earlier = 0
-        while group is not None and group.version > 0:
-            known = self._earlier.get(node_id)
-            if known is not None and known[:2] == (group.group_id, group.version):
-                earlier = known[2]
-                break
-            version = group.version
-            count = await self._pool.store.uploads_in(node_id, group.group_id, version)
-            self._earlier[node_id] = (group.group_id, version, count)
-            node = self._node(node_id)
-            group = self._pool.state.groups.get(node.group_id)
-        return heartbeat_data(self._pool, node, earlier)
-
-    def _node(self, node_id: str) -> Node:
-        node = self._pool.state.nodes.get(node_id)
-        if node is None:
-            raise Forbidden("this node was forgotten: PUT /nodes", "UNKNOWN_NODE")
-        return node
 
 
 def _leased(pool: Pool, node_id: str, shard_id: str, group_id: str = "") -> tuple[Group, Shard]:
@@ -247,46 +200,3 @@ def _handed_in(pool: Pool, shard_id: str, group_id: str) -> bool:
     """Whether a group's result is here: its member did not learn it, and asks again."""
     shard = pool.state.shards.get(shard_id)
     return shard is not None and (group_id in shard.submitted_by or shard.accepted_by == group_id)
-
-
-def _take_beat(pool: Pool, body: wire.Heartbeat) -> None:
-    node_id = body.address
-    pool.beats[node_id] += 1
-    card = pool.cards[node_id]
-    if body.p2p_id is not None and body.p2p_id != card.p2p_id:
-        pool.cards[node_id] = card.model_copy(update={"p2p_id": body.p2p_id})
-        pool.journal.touch("card", node_id)
-    pool.reports[node_id] = Report(
-        task_id=body.task_id,
-        task_state=body.task_state,
-        task_details=body.task_details,
-        version=body.version,
-    )
-    if body.metrics is not None:
-        pool.metrics[node_id] = _metrics(body.metrics)
-    pool.decide(
-        Beat(
-            node_id,
-            body.group_id,
-            body.group_version,
-            body.shard_id,
-            body.progress,
-            None if body.models is None else frozenset(body.models),
-            tuple(body.rtt_ms.items()),
-            tuple(body.lost_peers),
-            body.standing_by,
-        )
-    )
-
-
-def _metrics(said: list[wire.Metric]) -> dict[tuple[str, str], float]:
-    """What replaces a node's earlier figures; of a progress label the highest stands."""
-    found: dict[tuple[str, str], float] = {}
-    for metric in said:
-        label = metric.key.label.replace(":", "")
-        if not label:
-            raise BadRequest(f"metric label {metric.key.label!r} is empty without colons")
-        key = (metric.key.task_id or "manual", label)
-        known = found.get(key, metric.value)
-        found[key] = max(known, metric.value) if "dashboard-progress" in label else metric.value
-    return found

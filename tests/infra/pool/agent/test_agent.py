@@ -1,5 +1,6 @@
 """One agent's life at the real service: in, at work, out; in order and not."""
 
+import contextlib
 import json
 import signal
 
@@ -27,9 +28,12 @@ def results(pool, task_id: str) -> list:
 
 
 def workers(agent) -> list[psutil.Process]:
-    return [
-        c for c in psutil.Process(agent.pid).children() if c.cmdline()[-1:][0].endswith("node.py")
-    ]
+    found = []
+    for child in psutil.Process(agent.pid).children():
+        with contextlib.suppress(psutil.Error):
+            if any(part.endswith("node.py") for part in child.cmdline()):
+                found.append(child)
+    return found
 
 
 @pytest.fixture
@@ -102,8 +106,9 @@ def test_an_idle_node_stands_by_and_takes_the_place_of_a_lost_one(pool, one):
     pool.client.call("POST", f"/nodes/{members[1]['address']}/ban")
     add(pool, task_id, *({"echo": {"n": n}} for n in range(4)))
     pool.until(lambda: len(results(pool, task_id)) == 4, "it goes on")
-    alive = [agent for agent in agents if agent.poll() is None and workers(agent)]
-    assert {workers(agent)[0].pid for agent in alive} < before and len(alive) == 2
+    pool.until(lambda: sum(agent.poll() is None for agent in agents) == 2, "the banned one ends")
+    after = {workers(agent)[0].pid for agent in agents if agent.poll() is None}
+    assert len(after) == 2 and after < before, "a worker was started anew"
     pool.client.call("DELETE", f"/tasks/{task_id}")
 
 

@@ -119,6 +119,24 @@ def test_oversized(service):
         assert answer.startswith(b"HTTP/1.1 413")
 
 
+@pytest.mark.parametrize(
+    "begun",
+    [b"POST /heartbeat HTTP/1.1\r\nx: ", b"POST /heartbeat HTTP/1.1\r\nhost: x\r\n"
+     b"transfer-encoding: chunked\r\n\r\n0\r\nx: "],
+    ids=["head", "trailer"],
+)  # fmt: skip
+def test_without_end(service, begun):
+    with socket.create_connection(("127.0.0.1", service.port)) as raw:
+        raw.settimeout(60)
+        raw.sendall(begun)
+        sent = 0
+        with pytest.raises(ConnectionError):
+            while sent < 64 << 20:
+                raw.sendall(b"x" * (1 << 16))
+                sent += 1 << 16
+    service.ask("GET", "/health")
+
+
 def test_slow(service):
     """A head, and a body, that do not arrive."""
     heads = (b"", b"POST /heartbeat HTTP/1.1\r\nhost: x\r\n", b"GET /health HTTP/1.1\r\n")
