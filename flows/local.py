@@ -1,27 +1,16 @@
-"""Run the flow `run` in this process, with progress on the terminal.
-
-Invariant: the progress is read from what is committed, not from the flow, so it also shows what an
-earlier, interrupted run of the same id has left.
-"""
+"""Run the flow `run` in this process, with progress on the terminal."""
 
 import json
-import threading
 import time
 
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TaskID,
-    TextColumn,
-    TimeElapsedColumn,
-)
+from rich.progress import Progress, TaskID
 from rich.text import Text
 
 from flows.config import RunConfig
 from flows.errors import FlowError
 from flows.outcome import PARTIAL
+from flows.progress import live_progress
 from flows.runs import Run, new_run_id, open_run
 from flows.shards import STAGES
 from flows.tables import print_funnel
@@ -29,7 +18,6 @@ from infra.reaper import watch_this_process
 from infra.storage import list_committed, read_manifest, read_table
 from tasks.report.funnel import funnel
 
-POLL_SECONDS = 1.0
 FOLDERS = {"generate": "traces", "validate": "verdicts", "verify": "rewards"}
 
 
@@ -43,7 +31,7 @@ def run_here(config: RunConfig, run_id: str, out: Console, err: Console, as_json
     from flows.run import run as run_flow
 
     started = time.perf_counter()
-    with _shown_progress(opened, err):
+    with live_progress(err, _Bars(opened).look, 28):
         state = run_flow(config, run_id, return_state=True)
     if not state.is_completed():
         cause = state.result(raise_on_failure=False)
@@ -67,47 +55,25 @@ def run_here(config: RunConfig, run_id: str, out: Console, err: Console, as_json
     return 0
 
 
-class _shown_progress:
-    """Shows committed shards per stage while a block runs."""
+class _Bars:
+    """Committed shards per stage."""
 
-    def __init__(self, run: Run, console: Console):
+    def __init__(self, run: Run):
         self._run = run
-        self._progress = Progress(
-            TextColumn("{task.description:<28}"),
-            BarColumn(bar_width=32),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
-            console=console,
-            transient=False,
-        )
         self._bars: dict[str, TaskID] = {}
         self._planned: dict[str, int] = {}
-        self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._watch, daemon=True)
 
-    def __enter__(self) -> None:
-        self._progress.start()
-        self._thread.start()
-
-    def __exit__(self, *exc: object) -> None:
-        self._ended.set()
-        self._thread.join()
-        self._look()
-        self._progress.stop()
-
-    def _watch(self) -> None:
-        while not self._ended.wait(POLL_SECONDS):
-            self._look()
-
-    def _look(self) -> None:
+    def look(self, progress: Progress) -> None:
+        """Set the bars by what is committed now."""
         run = self._run
         tasks = read_manifest(run.store, run.layout.tasks)
-        self._bar("collect: tasks", tasks.rows if tasks else 0, tasks.rows if tasks else None)
+        rows = tasks.rows if tasks else None
+        self._set(progress, "collect: tasks", rows or 0, rows)
         shards = sum(self._shards(phase) for phase in ("annotators", "teacher"))
         for stage in STAGES:
             done = len(list_committed(run.store, f"{run.layout.root}/{FOLDERS[stage]}"))
             if shards:
-                self._bar(f"{stage}: shards", done, shards)
+                self._set(progress, f"{stage}: shards", done, shards)
 
     def _shards(self, phase: str) -> int:
         if phase not in self._planned:
@@ -118,7 +84,7 @@ class _shown_progress:
             self._planned[phase] = len(set(table["shard_id"].to_pylist()))
         return self._planned[phase]
 
-    def _bar(self, name: str, done: int, total: int | None) -> None:
+    def _set(self, progress: Progress, name: str, done: int, total: int | None) -> None:
         if name not in self._bars:
-            self._bars[name] = self._progress.add_task(name, total=total)
-        self._progress.update(self._bars[name], completed=done, total=total)
+            self._bars[name] = progress.add_task(name, total=total)
+        progress.update(self._bars[name], completed=done, total=total)

@@ -1,18 +1,13 @@
-"""`tracemill rl`: the flow `rl-rounds` in this process, with progress on the terminal.
-
-Invariant: the progress is read from the run's files, not from the flow, so it also shows what an
-earlier part of the same run has left.
-"""
+"""`tracemill rl`: the flow `rl-rounds` in this process, with progress on the terminal."""
 
 import json
 import os
-import threading
 import time
+from functools import partial
 from typing import TYPE_CHECKING
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import Progress
 from rich.text import Text
 
 from flows.console import (
@@ -24,12 +19,11 @@ from flows.console import (
     err,
     out,
 )
+from flows.progress import live_progress
 
 if TYPE_CHECKING:
     from flows.rl_config import RlConfig
     from flows.rl_runs import RlRun
-
-POLL_SECONDS = 1.0
 
 
 @bad_usage_exits_2
@@ -66,7 +60,7 @@ def rl_here(config: "RlConfig", run_id: str, as_json: bool) -> int:
     from flows.rl import rl_rounds
 
     started = time.perf_counter()
-    with _shown_progress(run, err):
+    with live_progress(err, partial(_set_bar, run), 60):
         state = rl_rounds(config, run_id, return_state=True)
     if not state.is_completed():
         cause = state.result(raise_on_failure=False)
@@ -89,45 +83,16 @@ def rl_here(config: "RlConfig", run_id: str, as_json: bool) -> int:
     return 0
 
 
-class _shown_progress:
-    """Shows steps and the newest held-out figures while a block runs."""
+def _set_bar(run: "RlRun", progress: Progress) -> None:
+    """Steps, and the newest held-out figures."""
+    from tasks.train.rounds.evaluation import Evaluation
 
-    def __init__(self, run: "RlRun", console: Console):
-        self._run = run
-        self._progress = Progress(
-            TextColumn("{task.description:<60}"),
-            BarColumn(bar_width=24),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
-            console=console,
-            transient=False,
-        )
-        self._bar = self._progress.add_task("tasks", total=run.config.rounds.steps)
-        self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._watch, daemon=True)
-
-    def __enter__(self) -> None:
-        self._progress.start()
-        self._thread.start()
-
-    def __exit__(self, *exc: object) -> None:
-        self._ended.set()
-        self._thread.join()
-        self._look()
-        self._progress.stop()
-
-    def _watch(self) -> None:
-        while not self._ended.wait(POLL_SECONDS):
-            self._look()
-
-    def _look(self) -> None:
-        from tasks.train.rounds.evaluation import Evaluation
-
-        store, layout = self._run.store, self._run.layout
-        done = len(store.list(f"{layout.root}/steps"))
-        text = "steps"
-        if measured := store.list(f"{layout.root}/evaluations"):
-            newest = Evaluation.from_json(store.read_json(measured[-1]))
-            rates = ", ".join(f"{kind} {r.sampled.mean:.2f}" for kind, r in newest.kinds.items())
-            text = f"version {newest.version}: {rates}"
-        self._progress.update(self._bar, completed=done, description=text)
+    store, layout = run.store, run.layout
+    text = "steps"
+    if measured := store.list(f"{layout.root}/evaluations"):
+        newest = Evaluation.from_json(store.read_json(measured[-1]))
+        rates = ", ".join(f"{kind} {r.sampled.mean:.2f}" for kind, r in newest.kinds.items())
+        text = f"version {newest.version}: {rates}"
+    bar = progress.task_ids[0] if progress.task_ids else progress.add_task(text)
+    done = len(store.list(f"{layout.root}/steps"))
+    progress.update(bar, completed=done, total=run.config.rounds.steps, description=text)

@@ -31,7 +31,7 @@ from infra.broadcast.errors import (
 from infra.broadcast.manifest import MANIFEST_NAME, MAX_MANIFEST_BYTES, TOKEN_VARIABLE, parse
 from infra.broadcast.origin import published
 from infra.storage.layout import segment
-from infra.storage.local import TEMP_PREFIX, fsync_directory
+from infra.storage.local import TEMP_PREFIX, fsync_path
 
 POLL_SECONDS = 0.25
 
@@ -129,9 +129,9 @@ class BroadcastClient:
         shutil.rmtree(files, ignore_errors=True)
         files.mkdir()
         join(manifest, shards, files)
-        fsync_directory(files)
+        fsync_path(files)
         os.rename(files, target)
-        fsync_directory(self.directory)
+        fsync_path(self.directory)
 
     def _part(self, version: int) -> Path:
         return self.directory / f"{TEMP_PREFIX}{version}"

@@ -31,7 +31,7 @@ from infra.broadcast.manifest import (
 )
 from infra.storage.errors import BadPath
 from infra.storage.layout import segment
-from infra.storage.local import TEMP_PREFIX, directory_lock, fsync_directory
+from infra.storage.local import TEMP_PREFIX, directory_lock, fsync_path
 from toploc.signing import SigningKey
 
 _BLOCK = 1 << 20
@@ -98,9 +98,9 @@ class Origin:
             file.write(manifest.signed(self._key))
             file.flush()
             os.fsync(file.fileno())
-        fsync_directory(temporary)
+        fsync_path(temporary)
         os.rename(temporary, self.root / str(version))
-        fsync_directory(self.root)
+        fsync_path(self.root)
 
     def _same(self, version: int, files: tuple[File, ...], directory: Path) -> Manifest:
         manifest = self._read(version)

@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from infra.storage.local import fsync_path
+
 
 def cache_root() -> Path:
     """`$TRACEMILL_CACHE/models`, or `~/.cache/tracemill/models`."""
@@ -40,7 +42,7 @@ def build_once(name: str, build: Callable[[Path], None]) -> Path:
             building.rename(target)
         finally:
             shutil.rmtree(building, ignore_errors=True)
-        _sync_file(target.parent)
+        fsync_path(target.parent)
     return target
 
 
@@ -55,13 +57,5 @@ def _locked(path: Path) -> Iterator[None]:
 def _sync(directory: Path) -> None:
     for path in sorted(directory.rglob("*")):
         if path.is_file():
-            _sync_file(path)
-    _sync_file(directory)
-
-
-def _sync_file(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+            fsync_path(path)
+    fsync_path(directory)

@@ -39,7 +39,7 @@ def write_atomic(target: Path, data: bytes, *, overwrite: bool) -> None:
     finally:
         with suppress(FileNotFoundError):
             os.unlink(temp)
-    fsync_directory(directory)
+    fsync_path(directory)
 
 
 @contextmanager
@@ -73,9 +73,9 @@ def _remove_stale(directory: Path) -> None:
                         os.unlink(entry.path)
 
 
-def fsync_directory(directory: Path) -> None:
-    """Make renames and new names in a directory last."""
-    handle = os.open(directory, os.O_RDONLY)
+def fsync_path(path: Path) -> None:
+    """Make a file's bytes last, or the renames and new names in a directory."""
+    handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
     finally:

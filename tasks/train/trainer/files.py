@@ -4,13 +4,12 @@ Invariant: what is at the final name was written to the end and is on disk; what
 leaves has another name and is removed by the next one.
 """
 
-import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from infra.storage.local import TEMP_PREFIX
+from infra.storage.local import TEMP_PREFIX, fsync_path
 from tasks.train.trainer.ranks import Ranks
 
 
@@ -26,16 +25,8 @@ def whole_directory(target: Path, ranks: Ranks) -> Iterator[Path]:
     ranks.meet()
     if ranks.first:
         for file in temp.iterdir():
-            _sync(file)
-        _sync(temp)
+            fsync_path(file)
+        fsync_path(temp)
         temp.rename(target)
-        _sync(target.parent)
+        fsync_path(target.parent)
     ranks.meet()
-
-
-def _sync(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
