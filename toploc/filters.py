@@ -7,7 +7,7 @@ they do not depend on the device, the order or the other rows.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -25,6 +25,9 @@ EDGE_LOGIT = 1e-3
 EDGE_MASS = 1e-4
 """A verifier's cut may fall one token beside the prover's although both are honest. A claimed token
 within these distances (unscaled logits; share of mass for top-p) of the cut counts as inside."""
+
+NEIGHBOURS = 16
+"""Tokens with nearly equal logits that may change places at top-p's cut."""
 
 _FIRST_WIDTH = 128
 _SECOND_WIDTH = 1024
@@ -81,6 +84,10 @@ class Candidates:
     """Mass of the kept tokens [n], int64."""
     edge: Tensor
     """A claimed token counts as kept from this logit on [n]."""
+    before: Tensor | None = None
+    """Mass above each place [n, width], int64, where top-p cuts."""
+    whole: Tensor | None = None
+    """Mass that top-p is a share of [n], int64."""
 
 
 def row_blocks(logits: Tensor) -> list[slice]:
@@ -125,7 +132,8 @@ def distance_outside(logits: Tensor, ids: Tensor, rule: SamplingRule) -> Tensor:
     """How far tokens [n] are from being kept [n], float32, in unscaled logits; 0 for kept ones.
 
     For min-p and top-k what the token's logit lacks; for top-p by how much the logits of all tokens
-    from it downwards would have to rise. One full pass over the vocabulary: ask for few rows.
+    from it downwards would have to rise, or it above its next neighbours, whichever of the two is
+    less together. Some passes over the vocabulary: ask for few rows.
     """
     own = logits.gather(1, ids[:, None])
     if rule.greedy:
@@ -141,11 +149,55 @@ def distance_outside(logits: Tensor, ids: Tensor, rule: SamplingRule) -> Tensor:
         weights = torch.exp(scaled * rule.inverse_temperature)
         weights = weights * ((logits >= least) | (places == ids[:, None]))
         before = (weights * above).sum(1, keepdim=True)
-        tail = weights.sum(1, keepdim=True) - before
-        odds = math.log((1.0 - rule.top_p) / rule.top_p)
-        rise = rule.temperature * (odds - torch.log(tail / before))
-        lacking = torch.maximum(lacking, torch.where(before > 0.0, rise, 0.0).to(lacking.dtype))
+        near = torch.where(above, logits, math.inf).topk(
+            min(NEIGHBOURS, logits.shape[1]), 1, largest=False
+        )
+        passed = weights.gather(1, near.indices) * torch.isfinite(near.values)
+        before = torch.cat([before, before - passed.cumsum(1)], 1).clamp(min=0.0)
+        rise = -_odds(weights.sum(1, keepdim=True), before, rule)
+        climb = torch.cat([torch.zeros_like(own), near.values - own], 1)
+        least_rise = torch.maximum(rise, climb).amin(1, keepdim=True)
+        lacking = torch.maximum(lacking, least_rise.to(lacking.dtype))
     return lacking[:, 0].clamp(min=0.0)
+
+
+def distance_inside(found: Candidates, rows: Tensor, logits: Tensor, rule: SamplingRule) -> Tensor:
+    """How far the candidates of some rows [r] are from being dropped, float64 [r, width].
+
+    The counterpart of `distance_outside`: for min-p and top-k how much higher a token's logit is
+    than it has to be; for top-p by how much the logits of all tokens from it downwards would have
+    to fall, or it below its next neighbours. Infinite for the largest one. `logits` are all of
+    those rows [r, V].
+    """
+    own = found.logits[rows].to(torch.float64)
+    distance = torch.full_like(own, math.inf)
+    if rule.min_p > 0.0:
+        distance = own - _least_kept(logits, found.largest[rows], rule)
+    if 0 < rule.top_k < logits.shape[1]:
+        dropped = logits.topk(rule.top_k + 1, 1).values[:, -1:]
+        distance = torch.minimum(distance, own - dropped)
+    if found.before is not None and found.whole is not None:
+        before, whole = found.before[rows].to(torch.float64), found.whole[rows, None]
+        width = own.shape[1]
+        for passed in range(min(NEIGHBOURS, width - 1)):
+            # Behind so many neighbours, all of which but the token itself are then above it.
+            kept = width - passed
+            mass = before[:, 1:] - before[:, :-1]
+            behind = before[:, passed:].clone()
+            if passed:
+                behind[:, :-1] = before[:, passed + 1 :] - mass[:, : kept - 1]
+                behind[:, -1] = math.nan
+            fall = torch.maximum(_odds(whole, behind, rule), own[:, :kept] - own[:, passed:])
+            fall = torch.where(fall.isnan(), math.inf, fall)
+            distance[:, :kept] = torch.minimum(distance[:, :kept], fall)
+    return torch.where(own == found.largest[rows], math.inf, distance)
+
+
+def _odds(whole: Tensor, before: Tensor, rule: SamplingRule) -> Tensor:
+    """How far above top-p's the odds of what is not in `before` are, in unscaled logits."""
+    share = (whole - before) / before
+    limit = math.log((1.0 - rule.top_p) / rule.top_p)
+    return rule.temperature * (torch.log(share) - limit)
 
 
 def masses(weights: Tensor) -> Tensor:
@@ -193,4 +245,7 @@ def _cut(
         valid &= before < share * (rule.top_p + EDGE_MASS)
     edge = torch.where(valid, values, math.inf).amin(1) - EDGE_LOGIT
     kept = masses(weights).sum(1)
-    return Candidates(ids, values, weights, largest, kept, edge), seen
+    found = Candidates(ids, values, weights, largest, kept, edge)
+    if rule.top_p < 1.0:
+        found = replace(found, before=running - mass, whole=seen if total is None else total)
+    return found, seen

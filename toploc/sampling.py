@@ -3,8 +3,10 @@
 Token = argmax over the kept candidates of logit / temperature + Gumbel noise, which draws from
 their softmax. The noise is a function of (trace seed, position in the output, token id) alone, so
 a verifier with its own prefill logits knows which token the prover had to take, up to the small
-difference of the logits. The margin of a claimed token is how much better the verifier's best
-score is, in units of unscaled logits: 0 for the same token, infinite outside the kept candidates.
+difference of the logits. The margin of a claimed token says how far the verifier's logits would
+have to move for it to be taken, in units of unscaled logits: each token with a better score has to
+lose its lead or fall out of the kept candidates, whichever is nearer. So it is at most the lead of
+the best score, 0 for the same token, and infinite outside the kept candidates.
 
 Results do not depend on the batch: a row alone gives what it gives among others. With equal logits
 they are equal on CPU and CUDA, bit for bit.
@@ -28,6 +30,7 @@ from toploc.filters import (
     Candidates,
     SamplingRule,
     candidates,
+    distance_inside,
     distance_outside,
     row_blocks,
 )
@@ -141,7 +144,12 @@ def examine(
         both = torch.stack([best, claimed], 1)
         noise = gumbel_noise(seeds, positions, both).to(torch.float64)
         gap = gap + rule.temperature * (noise[:, 0] - noise[:, 1])
-    gap = torch.where(best == claimed, 0.0, gap.clamp(min=0.0)).to(torch.float32)
+    gap = torch.where(best == claimed, 0.0, gap.clamp(min=0.0))
+    if not rule.greedy and (rule.top_p < 1.0 or rule.min_p > 0.0 or rule.top_k > 0):
+        rows = torch.nonzero(gap > 0.0)[:, 0]
+        if len(rows):
+            gap[rows] = _least_move(found, logits, rows, claimed, seeds, positions, rule)
+    gap = gap.to(torch.float32)
     possible = known & (own > -math.inf)
     outside = ~possible | (own < found.edge)
     distance = torch.where(possible, gap, math.inf)
@@ -155,6 +163,34 @@ def examine(
         distances=distance,
         logprobs=torch.where(known, values, -math.inf),
     )
+
+
+def _least_move(
+    found: Candidates,
+    logits: Tensor,
+    rows: Tensor,
+    claimed: Tensor,
+    seeds: Tensor,
+    positions: Tensor,
+    rule: SamplingRule,
+) -> Tensor:
+    """Margins [r], float64, of the claimed tokens of some rows, in which others score better.
+
+    All filters keep a top segment of the logits, so a token with a larger logit than the claimed
+    one has to come down to that too before it can be dropped alone.
+    """
+    of_rows, claimed = logits[rows], claimed[rows]
+    ids = torch.arange(logits.shape[1], device=logits.device).expand(len(rows), -1)
+    if found.ids is not None:
+        ids = found.ids[rows]
+    noise = gumbel_noise(seeds[rows], positions[rows], torch.cat([ids, claimed[:, None]], 1))
+    own = of_rows.gather(1, claimed[:, None]).to(torch.float64)
+    above = found.logits[rows].to(torch.float64) - own
+    noise = rule.temperature * noise.to(torch.float64)
+    lead = above + noise[:, :-1] - noise[:, -1:]
+    drop = torch.maximum(distance_inside(found, rows, of_rows, rule), above)
+    move = torch.minimum(lead, drop)
+    return torch.where(found.weights[rows] > 0.0, move, 0.0).amax(1).clamp(min=0.0)
 
 
 def judge_sampling(

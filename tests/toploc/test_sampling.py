@@ -11,6 +11,7 @@ from toploc.errors import InvalidLogits, InvalidSettings
 from toploc.sampling import (
     SamplingLimits,
     SamplingRule,
+    examine,
     gumbel_noise,
     judge_sampling,
     margins,
@@ -126,21 +127,52 @@ def test_noise_is_pinned():
     assert noise.view(torch.int32).tolist() == PINNED
 
 
-def test_margins_are_differences_of_scores(rows):
+def test_without_filters_margins_are_differences_of_scores(rows):
     logits, _, _ = rows
-    rule = SamplingRule(0.7, 0.95, 0, 0.0)
+    rule = SamplingRule(0.7)
     seeds, positions = torch.full((12,), 77), torch.arange(12) + 5
     best, _ = sample(logits, seeds, positions, rule)
-    mask = kept(logits, rule)
-    second = (logits.masked_fill(~mask, -math.inf)).argmax(1)
+    second = logits.argmax(1)
     found = margins(logits, second, 77, rule, start=5)
     both = torch.stack([best, second], 1)
     scores = logits.double().gather(1, both) + 0.7 * gumbel_noise(seeds, positions, both).double()
     assert torch.allclose(found.double(), scores[:, 0] - scores[:, 1], atol=1e-5)
+    assert found.max() > 1.0
+
+
+def test_outside_of_the_candidates_margins_are_infinite(rows):
+    logits, rule = rows[0], SamplingRule(0.7, 0.95)
     worst = logits.argmin(1)
     assert torch.isinf(margins(logits, worst, 77, rule, start=5)).all()
     assert torch.isinf(margins(logits, torch.full((12,), 5003), 77, rule)).all()
     assert torch.isinf(margins(logits, torch.full((12,), -1), 77, rule)).all()
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [SamplingRule(0.8, 0.95), SamplingRule(1.0, 1.0, 12), SamplingRule(1.2, 1.0, 0, 0.02),
+     SamplingRule(0.9, 0.9, 30, 0.01)],
+    ids=str,
+)  # fmt: skip
+def test_margins_are_as_small_as_what_moved_the_logits(rule):
+    """The verifier may keep a token that the prover's cut dropped, and which leads by far."""
+    generator = torch.Generator().manual_seed(5)
+    logits, size = torch.randn(20_000, 16, generator=generator) * 2, 0.01
+    moved = logits + size * (2 * torch.rand(logits.shape, generator=generator) - 1)
+    seeds, positions = torch.full((len(logits),), 3), torch.arange(len(logits))
+    theirs, _ = sample(moved, seeds, positions, rule)
+    ours, _ = sample(logits, seeds, positions, rule)
+    found = examine(logits, theirs, 3, rule)
+    noise = gumbel_noise(seeds, positions, torch.stack([ours, theirs], 1))
+    scores = logits.gather(1, torch.stack([ours, theirs], 1)) + rule.temperature * noise
+    assert (scores[:, 0] - scores[:, 1]).max() > 10 * size
+    assert 0.0 < found.distances.max() < 8 * size
+    # And it is no smaller for what rounding does not explain.
+    other = SamplingRule(rule.temperature, 0.6 * rule.top_p, rule.top_k // 2, rule.min_p * 8)
+    theirs, _ = sample(logits, seeds, positions, other)
+    changed = theirs != ours
+    far = examine(logits, theirs, 3, rule).distances[changed] > 5 * size
+    assert changed.sum() > 200 and far.float().mean() > 0.9
 
 
 def test_greedy_margin_is_the_gap_to_the_largest_logit(rows):

@@ -46,8 +46,9 @@ def test_a_token_outside_the_vocabulary_is_impossible():
 @pytest.mark.parametrize(
     ("rule", "lacks"),
     [
-        (SamplingRule(1.0, 0.9), math.log(0.1 / 0.9) - math.log(0.01 / 0.99)),
-        (SamplingRule(2.0, 0.9), None),
+        # Alone above its neighbour is nearer than all of what it lacks.
+        (SamplingRule(1.0, 0.9), math.log(9.0)),
+        (SamplingRule(2.0, 0.9), 2.0 * math.log(9.0)),
         (SamplingRule(1.0, 1.0, 2), math.log(30.0)),
         (SamplingRule(1.0, 1.0, 0, 0.05), math.log(0.6 * 0.05 / 0.01)),
     ],
@@ -59,8 +60,6 @@ def test_a_token_beside_the_candidates_is_as_far_as_the_logits_would_have_to_mov
     found = examine(logits, tokens, 7, rule)
     assert found.margins.isinf().all()
     raised = logits.clone()
-    if lacks is None:
-        lacks = rule.temperature * (math.log(0.1 / 0.9) - math.log(0.01 / 0.99))
     assert float(distance_outside(logits, tokens, rule)) == pytest.approx(lacks, rel=1e-4)
     raised[0, 3] += lacks * 1.01
     assert examine(raised, tokens, 7, rule).margins.isfinite().all()
