@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from flows.console import JsonOption, RootOption, bad_usage_exits_2, out
+from flows.console import JsonOption, RootOption, bad_usage_exits_2, err, out
 
 pool = typer.Typer(
     name="pool",
@@ -50,10 +50,14 @@ def serve(
     ] = False,
 ) -> None:
     """Serve the node pool over HTTP. One service per database; it survives kill -9."""
-    from infra.pool.service.run import read_admin_key, read_settings
+    from infra.pool.service.run import LOOPBACK, ca_file, read_admin_key, read_settings
     from infra.pool.service.run import serve as serve_here
     from infra.storage import Store
 
+    secure = tls or host not in LOOPBACK
+    err.print(f"pool on {'https' if secure else 'http'}://{host}:{port}, storage {root}; /docs")
+    if secure:
+        err.print(f"nodes need the pool's CA: {ca_file()}", soft_wrap=True)
     serve_here(
         read_settings(settings),
         root=root,
@@ -63,6 +67,44 @@ def serve(
         admin_key=read_admin_key(admin_key_file, Store(root)),
         tls=tls,
     )
+
+
+@pool.command()
+@bad_usage_exits_2
+def invite(
+    url: Annotated[str, typer.Argument(help="Of the pool's service.")] = "http://127.0.0.1:8480",
+    root: RootOption = "./data",
+    uses: Annotated[int, typer.Option(min=1, max=100_000, help="Nodes that may join with it.")] = 1,
+    hours: Annotated[float, typer.Option(min=0.01, max=2160, help="For how long it is good.")] = 24,
+    label: Annotated[str, typer.Option(help="For you.")] = "",
+    trusted: Annotated[
+        bool, typer.Option("--trusted", help="For machines of our own: they may judge others.")
+    ] = False,
+    admin_key_file: Annotated[
+        Path | None,
+        typer.Option(exists=True, dir_okay=False, help="File with the admin key, as for `serve`."),
+    ] = None,
+    ca: Annotated[
+        Path | None,
+        typer.Option(exists=True, dir_okay=False, help="PEM of the pool's CA; default: our own."),
+    ] = None,
+) -> None:
+    """Make an invite and print its key; with it a new node joins (`tracemill node join`)."""
+    from infra.pool.client import PoolClient
+    from infra.pool.service.run import ca_file, read_admin_key
+    from infra.pool.wire import Invite, InviteRequest
+    from infra.storage import Store
+
+    own = ca_file()
+    trust = ca or (own if url.startswith("https") and own.exists() else None)
+    client = PoolClient(
+        url, admin_key=read_admin_key(admin_key_file, Store(root)), ca=trust, patience=5.0
+    )
+    ask = InviteRequest(uses=uses, seconds=hours * 3600, label=label, trusted=trusted)
+    made = client.call("POST", "/invites", ask, Invite)
+    print(made.invite)
+    shown = f" --ca {trust.name}" if trust else ""
+    err.print(f"tracemill node join {url} --invite {made.invite}{shown}", soft_wrap=True)
 
 
 @pool.command("admin-key")

@@ -15,7 +15,7 @@ from typing import TypeVar
 import httpx
 from pydantic import BaseModel, ValidationError
 
-from infra.pool.errors import PoolUnreachable, RequestRefused
+from infra.pool.errors import NotTrusted, PoolUnreachable, RequestRefused
 from infra.pool.signature import EPOCH, sign_request
 from infra.pool.wire import Answer, Epoch, Refusal
 from toploc.signing import SigningKey
@@ -41,6 +41,7 @@ class PoolClient:
     ):
         """Give a node's `key` or the `admin_key`; `ca` is the PEM file of the pool's own CA."""
         self._key, self._epoch, self._patience = key, "", patience
+        self._ca = str(ca or "")
         headers = {"authorization": f"Bearer {admin_key}"} if admin_key else {}
         verify = ssl.create_default_context(cafile=str(ca)) if ca else True
         limits = httpx.Limits(max_connections=64, max_keepalive_connections=64)
@@ -90,6 +91,8 @@ class PoolClient:
             try:
                 response = send()
             except (httpx.TransportError, ConnectionError) as error:
+                if untrusted := _certificate_fault(error):
+                    raise NotTrusted(str(self._http.base_url), untrusted, self._ca) from error
                 why, wait = f"{type(error).__name__}: {error}", 0.0
             else:
                 if response.is_success:
@@ -126,6 +129,14 @@ class PoolClient:
             where, _, query = request.url.raw_path.decode("ascii").partition("?")
             request.headers.update(sign_request(self._key, self._epoch, method, where, query, data))
         return self._http.send(request)
+
+
+def _certificate_fault(error: BaseException | None) -> str:
+    while error is not None:
+        if isinstance(error, ssl.SSLCertVerificationError):
+            return error.verify_message
+        error = error.__cause__ or error.__context__
+    return ""
 
 
 def _refusal(response: httpx.Response) -> Refusal:

@@ -64,6 +64,17 @@ class PoolUnreachable(PoolError):
         )
 
 
+class NotTrusted(PoolError):
+    """The service's certificate is not signed by anybody whom this machine trusts."""
+
+    def __init__(self, url: str, why: str, ca: str):
+        hint = f"{ca} is not the PEM of its CA" if ca else "give the PEM of its CA (--ca)"
+        super().__init__(
+            f"pool service {url}: {why[:200]}; {hint}. The pool's operator has it: ca.pem in "
+            "pool-ca of the config directory of the user who serves"
+        )
+
+
 class RequestRefused(PoolError):
     """The service does not do what was asked of it."""
 

@@ -68,7 +68,7 @@ class Agent:
         self._every = 10.0
         self._figures: list[Metric] | None = None
         """Of the machine, until a heartbeat takes them along."""
-        self._leaving = False
+        self._leaving = self._joined = False
         self._idle_since = time.monotonic()
 
     def run(self) -> None:
@@ -83,7 +83,8 @@ class Agent:
         finally:
             self._stop_runner()
             end_marked(AGENT, self._mark)
-            self._say_gone()
+            if self._joined:
+                self._say_gone()
 
     def _measure(self) -> None:
         # Not between heartbeats: asking the cards takes up to a second.
@@ -124,6 +125,7 @@ class Agent:
             version=self._version,
         )
         registration = join(self._client, request, self._launcher.canary)
+        self._joined = True
         self._every, self._etag = registration.heartbeat_seconds, ""
         log.info("node %s is admitted", self._node_id)
 

@@ -25,8 +25,9 @@ class NoImage(AgentError):
     def __init__(self, image: str, known: list[str]):
         super().__init__(
             f"image {image[:200]!r} is not in this node's own list "
-            f"({', '.join(known) or 'empty'}), nor is docker allowed here; add it to the list, or "
-            "start the agent with --docker"
+            f"({', '.join(known) or 'empty'}), nor is docker allowed here; add it to the list "
+            "(--images, else images.toml in the user's config directory), or start the agent with "
+            "--docker"
         )
 
 

@@ -12,6 +12,7 @@ from infra.pool.agent.errors import AgentError, NotAdmitted
 from infra.pool.agent.identity import load_key, p2p_seed
 from infra.pool.agent.launch import Launcher
 from infra.pool.client import PoolClient
+from infra.pool.errors import PoolError
 from infra.reaper import AGENT, watch_this_process
 
 EXCLUDED = 3
@@ -36,7 +37,7 @@ def run_agent(config: AgentConfig) -> int:
         agent = Agent(client, key.node_id, config, launcher, work_dir, mark, version("tracemill"))
         try:
             agent.run()
-        except AgentError as error:
+        except (AgentError, PoolError) as error:
             logging.getLogger("tracemill.agent").error("%s", error)
             return EXCLUDED if isinstance(error, NotAdmitted) else FAULT
         finally:

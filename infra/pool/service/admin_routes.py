@@ -188,7 +188,7 @@ async def _order(pool: Pool, node_id: str, kind: Literal["restart", "logs"]) -> 
     deadline = time.monotonic() + ORDER_SECONDS
     with pool.watch(f"order:{order.order_id}") as watch:
         while order.order_id not in pool.order_answers:
-            left = deadline - time.monotonic()
+            left = pool.left(deadline)
             if left <= 0:
                 pool.orders[node_id] = [o for o in pool.orders.get(node_id, []) if o is not order]
                 raise Unavailable(f"node {node_id} did not answer within {ORDER_SECONDS:g} s")

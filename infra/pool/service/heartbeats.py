@@ -40,7 +40,7 @@ class Heartbeats:
         deadline = time.monotonic() + body.wait_seconds
         with pool.watch(node_id) as watch:
             text, name = named(await self.told(node_id))
-            while name == body.seen and (left := deadline - time.monotonic()) > 0:
+            while name == body.seen and (left := pool.left(deadline)) > 0:
                 await watch.wait(left)
                 text, name = named(await self.told(node_id))
         await pool.journal.settled()

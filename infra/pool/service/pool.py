@@ -101,6 +101,7 @@ class Pool:
         self.heard: dict[str, float] = {}
         """When the owner of a task last asked for results, by the monotonic clock."""
         self._watched: dict[str, set[asyncio.Event]] = defaultdict(set)
+        self._ending = False
         self._last_result = 0
         self._last_record = 0
 
@@ -208,6 +209,15 @@ class Pool:
         for name in names:
             for event in self._watched.get(name, ()):
                 event.set()
+
+    def end(self) -> None:
+        """Hold no answer back any more: the service ends."""
+        self._ending = True
+        self.wake(list(self._watched))
+
+    def left(self, deadline: float) -> float:
+        """Seconds for which an answer may be held back, by the monotonic clock."""
+        return 0.0 if self._ending else deadline - time.monotonic()
 
     @contextmanager
     def watch(self, name: str) -> Iterator["Watch"]:

@@ -3,6 +3,7 @@
 import asyncio
 import hmac
 import os
+import socket
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -53,6 +54,11 @@ def serve(
     asyncio.run(_serve(settings, root, database, host, port, admin_key, tls))
 
 
+def ca_file() -> Path:
+    """Where the certificate of this user's own CA lies."""
+    return config_dir() / "pool-ca" / "ca.pem"
+
+
 def read_settings(file: Path | None) -> ServiceSettings:
     """The settings of a TOML file; without one, those that suit one machine."""
     try:
@@ -87,7 +93,7 @@ async def _serve(
     certify: Certify = _no_certificate
     options: dict[str, Any] = {}
     if tls or host not in LOOPBACK:
-        directory = config_dir() / "pool-ca"
+        directory = ca_file().parent
         ca = load_ca(directory)
         known = [urlsplit(settings.url).hostname or "localhost", "localhost", "127.0.0.1", "::1"]
         names = known if host in (*LOOPBACK, *ANY_ADDRESS) else [*known, host]
@@ -110,7 +116,8 @@ async def _serve(
         server.should_exit = True
 
     app = make_app(pool, gate, admission, uploads, figures, loops, certify, stop)
-    server = uvicorn.Server(
+    server = _Server(
+        pool,
         uvicorn.Config(
             app,
             host=host,
@@ -125,7 +132,7 @@ async def _serve(
             timeout_graceful_shutdown=5,
             backlog=4096,
             **options,
-        )
+        ),
     )
     await server.serve()
     for task in ended:
@@ -133,6 +140,19 @@ async def _serve(
             task.result()
         except BaseExceptionGroup as group:
             raise group.exceptions[0] from None
+
+
+class _Server(uvicorn.Server):
+    """Answers the requests that are held back before it ends."""
+
+    def __init__(self, pool: Pool, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self._pool = pool
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """End."""
+        self._pool.end()
+        await super().shutdown(sockets)
 
 
 def _no_certificate(_: str) -> tuple[str, str]:

@@ -100,7 +100,7 @@ def task_routes(pool: Pool, gate: Gate) -> APIRouter:
                 need(pool.tasks, task_id, "task")
                 await pool.journal.settled()
                 found = await pool.store.results(task_id, after, MAX_RESULTS)
-                left = deadline - time.monotonic()
+                left = pool.left(deadline)
                 if found or left <= 0:
                     rows = [wire.ResultRow.model_validate_json(text) for text in found]
                     return wire.Results(results=rows)

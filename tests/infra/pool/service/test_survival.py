@@ -1,6 +1,7 @@
 """The service is killed with -9 at bad moments; nothing is lost and nothing happens twice."""
 
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 from infra.pool.ledger import entries, verify
 from infra.storage import Store
@@ -64,6 +65,20 @@ def test_a_service_that_is_ended_leaves_no_record_behind(service):
     service.ask("POST", f"/nodes/{node.id}/ban", {"reason": "its last second"})
     service.end()
     assert list(entries(Store(str(service.root))))[-1].record.node_id == node.id
+    service.start()
+
+
+def test_held_answers_come_before_the_end(service):
+    node = service.node()
+    service.nodes.remove(node)
+    asked = {"address": node.id}
+    asked |= {"wait_seconds": 30.0, "seen": node.ask("POST", "/heartbeat", asked)["etag"]}
+    with ThreadPoolExecutor(1) as threads:
+        held = threads.submit(node.request, "POST", "/heartbeat", asked)
+        time.sleep(1.0)
+        assert not held.done()
+        service.end()
+        assert held.result().status_code == 200
     service.start()
 
 
