@@ -44,6 +44,7 @@ LEAST: Mapping[str, float] = {
     "error_typical": 0.25,
     "missing_mean": 0.02,
     "margin_mean": 5e-4,
+    "margin_rms": 5e-3,
     "logprob_error": 2e-3,
     "chunk_error": 0.5,
     "chunk_missing": 0.05,

@@ -6,9 +6,10 @@ borders and through zero; and the share of values that the prover does not have 
 k-th value either side may have taken another one of equals, so what lies within a few ULP of it
 counts only where the two agree about having it.
 
-Per token: the margin between the claimed token and the one that the seed draws, and the difference
-of the log-probabilities. A trace has few tokens or many: figures over few of them scatter more, so
-limits depend on their number. Comparisons are written so that NaN fails.
+Per token: the margin between the claimed token and the one that the seed draws, its mean for a
+steady choice among near ties and its root mean square for a few choices of something else; and the
+difference of the log-probabilities. A trace has few tokens or many: figures over few of them
+scatter more, so limits depend on their number. Comparisons are written so that NaN fails.
 """
 
 from collections.abc import Callable, Mapping
@@ -42,7 +43,7 @@ SETTLED = 32
 """Tokens from which on a trace can be too exact for a dtype."""
 
 STATE_FIGURES = ("error_mean", "error_typical", "missing_mean")
-TOKEN_FIGURES = ("margin_mean", "logprob_error")
+TOKEN_FIGURES = ("margin_mean", "margin_rms", "logprob_error")
 TRACE_FIGURES = STATE_FIGURES + TOKEN_FIGURES
 """Figures with a limit per band of tokens."""
 CHUNK_FIGURES = ("chunk_error", "chunk_missing")
@@ -151,6 +152,7 @@ def chunk_figures(comparison: Comparison) -> tuple[Floats, Floats]:
 def figures(found: Evidence) -> Figures:
     """The figures of a trace."""
     weights = found.rows / found.rows.sum()
+    margins = np.minimum(found.distances, CLIP)
     order = np.argsort(found.errors)
     middle = order[np.searchsorted(np.cumsum(weights[order]), 0.5 - 1e-9)]
     return Figures(
@@ -160,7 +162,9 @@ def figures(found: Evidence) -> Figures:
             "error_mean": float(found.errors @ weights),
             "error_typical": float(found.errors[middle]),
             "missing_mean": float(found.missing @ weights),
-            "margin_mean": float(np.minimum(found.distances, CLIP).mean()),
+            "margin_mean": float(margins.mean()),
+            # Rounding moves logits by normal amounts: their squares weigh as its likelihood does.
+            "margin_rms": float(np.sqrt((margins**2).mean())),
             "logprob_error": float(np.minimum(found.logprob_errors, CLIP).mean()),
         },
         chunk={"chunk_error": found.errors, "chunk_missing": found.missing},

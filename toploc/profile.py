@@ -32,7 +32,7 @@ from toploc.errors import MalformedProfile
 from toploc.sampling import Claims
 from toploc.verdict import Examination, ProofVerdict
 
-FORMAT = 1
+FORMAT = 2
 
 FIELDS = ("engine", "processor", "dtype", "attention")
 """Of an environment, `engine|processor|dtype|attention`."""

@@ -223,7 +223,7 @@ def damaged(profile, change) -> str:
     [
         lambda c: c.pop("rate"),
         lambda c: c.update(more=1),
-        lambda c: c.update(format=2),
+        lambda c: c.update(format=1),
         lambda c: c.update(traces=-1),
         lambda c: c.update(traces=True),
         lambda c: c.update(rate="1e-3"),
@@ -251,7 +251,7 @@ def test_anything_else_is_no_profile(profile, change):
 
 
 @pytest.mark.parametrize(
-    "text", ["", "[]", "null", "{", "{}", "[" * 100_000, '{"format": 1, "format": 1}']
+    "text", ["", "[]", "null", "{", "{}", "[" * 100_000, '{"format": 2, "format": 2}']
 )
 def test_what_is_not_a_profile_at_all(text):
     with pytest.raises(MalformedProfile):

@@ -126,7 +126,10 @@ def test_each_figure_has_a_limit_that_counts():
     }.items():
         assert name in codes(beyond(found, limits())), name
     tight = limits(trace=0.2)
-    assert codes(beyond(clean(4, distances=np.full(128, 0.25)), tight)) == ["margin_mean"]
+    steady = clean(4, distances=np.full(128, 0.25))
+    assert codes(beyond(steady, tight)) == ["margin_mean", "margin_rms"]
+    few = clean(4, distances=np.where(np.arange(128) % 4, 0.0, 0.29))
+    assert codes(beyond(few, limits(trace=0.1))) == ["margin_rms"]
     assert codes(beyond(clean(4, logprob_errors=np.full(128, 0.25)), tight)) == ["logprob_error"]
 
 
