@@ -8,7 +8,8 @@ proof, so an honest prefill over other tokens passes them. Calibration used othe
 Traces of SmolLM2-135M-Instruct of up to 256 tokens are decoded once. Other provers read them by a
 forced pass (see `detection_provers`); sampling attacks draw from the honest logits place by place.
 An attacker is taken to be consistent: it claims the log-probabilities that its tokens have under
-the sampling that it claims. Rates are also given for the beginnings of the traces.
+the sampling that it claims. A trace whose tokens other sampling did not change is an honest one and
+counted apart. Rates are also given for the beginnings of the traces.
 
     python -m tests.bench.toploc_detection [--traces 64] [--nano 300] [--only honest|attacks]
 
@@ -50,6 +51,9 @@ PIECE = 32
 """SmolLM2's honest traces are also cut into pieces of so many tokens: traces whose prompt is what
 precedes them."""
 
+SAMPLED = ("temperature", "top_p", "greedy")
+"""Attacks that may give the very tokens of honest sampling."""
+
 WHOLE, PIECES, NANOS = 0, 1, 2
 """Keys of the honest tally."""
 
@@ -59,6 +63,8 @@ class Tally:
     """Refusals of one attack, by number of tokens."""
 
     traces: dict[int, int] = field(default_factory=lambda: defaultdict(int))
+    unchanged: dict[int, int] = field(default_factory=lambda: defaultdict(int))
+    """Whose tokens came out as honest sampling gives them: there is nothing to find."""
     refused: dict[tuple[str, int], int] = field(default_factory=lambda: defaultdict(int))
 
     def add(self, length: int, refusals: dict[str, bool]) -> None:
@@ -174,7 +180,7 @@ def smollm2(count: int, tallies: dict[str, Tally], attacked: bool) -> None:
                     print("refused:", row["engine"], start, end, file=sys.stderr, flush=True)
         if not attacked:
             continue
-        other = traces[(at + 1) % len(traces)]
+        other, drawn = traces[(at + 1) % len(traces)], trace["output_ids"]
         for name, row, states, scores in attacks(engine, trace, other, variants, hidden, logits):
             said = known if scores is logits else {}
             one, count = case(row, states, scores, said), len(row["output_ids"])
@@ -185,8 +191,12 @@ def smollm2(count: int, tallies: dict[str, Tally], attacked: bool) -> None:
             for length in LENGTHS:
                 if row.get("place", 0) >= length:
                     continue  # the beginning is honest
-                if length <= count or (length == 256 and count > 128):
-                    tallies[name].add(length, one.refusals(profile, 0, min(length, count)))
+                if length > count and not (length == 256 and count > 128):
+                    continue
+                if name.startswith(SAMPLED) and row["output_ids"][:length] == drawn[:length]:
+                    tallies[name].unchanged[length] += 1
+                    continue
+                tallies[name].add(length, one.refusals(profile, 0, min(length, count)))
     engine.close()
 
 
@@ -247,6 +257,7 @@ def report(tallies: dict[str, Tally]) -> None:
                     "ours": round(caught / max(count, 1), 4),
                     "peer": round(tally.rate(peer, 256), 4),
                     "traces": count,
+                    "unchanged": tally.unchanged[256],
                     "lower_bound_95": round(lower_bound(caught, count), 4) if count else None,
                     "by_tokens": {n: round(tally.rate("ours", n), 4) for n in LENGTHS},
                     "traces_for_0.99": traces_needed(caught, count),
