@@ -25,9 +25,19 @@ class NoImage(AgentError):
     def __init__(self, image: str, known: list[str]):
         super().__init__(
             f"image {image[:200]!r} is not in this node's own list "
-            f"({', '.join(known) or 'empty'}), nor is docker allowed here; add it to the list "
-            "(--images, else images.toml in the user's config directory), or start the agent with "
-            "--docker"
+            f"({', '.join(known) or 'empty'}), and is no image name or docker is not allowed here; "
+            "add it to the list (--images, else images.toml in the user's config directory), or "
+            "start the agent with --docker"
+        )
+
+
+class BadMount(AgentError):
+    """A place in a container where nothing can be mounted."""
+
+    def __init__(self, path: str):
+        super().__init__(
+            f"a task wants a mount at {path[:200]!r}; allowed are absolute paths without a colon. "
+            "The pool's operator has to change the task"
         )
 
 

@@ -2,19 +2,22 @@
 
 A container gets the task's variables and arguments, a directory `/data` of its own, mounts below
 the task's directory on this machine whatever paths the task names, the bridge's socket, no
-privileges, and the cards. It carries the agent's mark as a label (infra/reaper.py).
+privileges, and the cards. It carries the agent's mark as a label (infra/reaper.py). Invariants: an
+image is a name and never an option of docker; no mount's source lies inside another's, because what
+a container can write it can also replace by a link, and docker follows links of this machine.
 """
 
 import hashlib
 import json
+import re
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 import psutil
 
-from infra.pool.agent.errors import NoImage
+from infra.pool.agent.errors import BadMount, NoImage
 from infra.pool.agent.identity import NODE_KEY
 from infra.pool.agent.images import Images, local_environment, own_environment
 from infra.pool.agent.machine import cards
@@ -24,6 +27,7 @@ from infra.reaper import AGENT
 
 SOCKET = "bridge.sock"
 SOCKET_DIR = "/run/tracemill"
+_IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:@-]*")
 
 
 @dataclass(frozen=True)
@@ -75,13 +79,14 @@ class Launcher:
             command = (*entry.command, *(_filled(part, values) for part in arguments))
             offered = {name: _filled(text, values) for name, text in task.env_vars.items()}
             return Launch(command, local_environment(entry, offered, given), data, socket)
-        if self._docker is None:
+        if self._docker is None or not _IMAGE.fullmatch(task.image):
             raise NoImage(task.image, sorted(self._images.images))
         return self._container(task, home, given)
 
     def knows(self, task: Assignment) -> bool:
         """Whether it can be started here."""
-        return task.image in self._images.images or self._docker is not None
+        named = _IMAGE.fullmatch(task.image) is not None
+        return task.image in self._images.images or (self._docker is not None and named)
 
     def canary(self, image: str) -> Worker:
         """A worker of an image by itself."""
@@ -102,9 +107,12 @@ class Launcher:
         sockets.mkdir(exist_ok=True)
         mounts = [(home / "data", "/data"), (sockets, SOCKET_DIR)]
         for mount in task.volume_mounts:
-            host = home / "mounts" / _below(mount.host_path)
+            inside_path = mount.container_path
+            if ":" in inside_path or not inside_path.startswith("/"):
+                raise BadMount(inside_path)
+            host = home / "mounts" / hashlib.sha256(mount.host_path.encode()).hexdigest()[:16]
             host.mkdir(parents=True, exist_ok=True)
-            mounts.append((host, mount.container_path))
+            mounts.append((host, inside_path))
         command = task.cmd if task.cmd is not None or task.sharded else ["sleep", "infinity"]
         parts = [
             self._docker, "run", "--rm", "--interactive", "--init",
@@ -131,12 +139,6 @@ def config_hash(task: Assignment) -> str:
         sorted((mount.host_path, mount.container_path) for mount in task.volume_mounts),
     ]  # fmt: skip
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
-
-
-def _below(path: str) -> PurePosixPath:
-    """A path that cannot lead out of where it is put."""
-    kept = [part for part in PurePosixPath(path).parts if part not in ("/", "..", ".")]
-    return PurePosixPath(*kept)
 
 
 def _filled(text: str, values: Mapping[str, str]) -> str:

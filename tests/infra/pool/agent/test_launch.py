@@ -1,8 +1,10 @@
 """What a pool can make a node run: its own list, and containers that get nothing else."""
 
+from pathlib import Path
+
 import pytest
 
-from infra.pool.agent.errors import BadImages, BadKeyFile, NoImage
+from infra.pool.agent.errors import BadImages, BadKeyFile, BadMount, NoImage
 from infra.pool.agent.identity import NODE_KEY, load_key, p2p_seed
 from infra.pool.agent.images import Images, LocalCommand, read_images
 from infra.pool.agent.launch import Launcher, config_hash
@@ -81,12 +83,38 @@ def test_a_container_is_marked_unprivileged_and_sees_only_its_own_directories(la
     assert {inside for _, inside in volumes} == {"/data", "/run/tracemill", "/state", "/cache"}
     assert all(host.startswith(str(tmp_path / "work")) for host, _ in volumes)
     assert dict(volumes)[str(launch.data)] == "/data"
-    assert any(host.endswith("/mounts/etc") for host, _ in volumes)
     at = command.index("org/infer:1")
     assert pairs(command, "--entrypoint") == ["python"]
     assert command[at + 1 :] == ("-m", "serve", "--next", "x", "7")
     assert "RUN=1" in command and not any("owner's" in part for part in command)
     assert launch.container == f"prime-task-0b7e-{config_hash(asked)}"
+
+
+@pytest.mark.parametrize("image", ["--privileged", "-v=/:/host", "", "a b", "-"])
+def test_an_image_is_no_option_of_docker(launcher, image):
+    asked = task(image=image, cmd=["org/evil", "sh"])
+    assert not launcher(docker=True).knows(asked)
+    with pytest.raises(NoImage, match="no image name"):
+        launcher(docker=True).launch(asked)
+
+
+def test_no_mount_lies_in_what_a_container_can_write(launcher, tmp_path):
+    """It would put a link to / where the next mount's source was."""
+    paths = ["/", "a", "a/b", "a/b/c", "../data", "data", "a:/etc"]
+    asked = task(
+        volume_mounts=[
+            VolumeMount(host_path=path, container_path=f"/m{number}")
+            for number, path in enumerate(paths)
+        ]
+    )
+    command = launcher(docker=True).launch(asked).command
+    sources = [Path(volume.split(":")[0]) for volume in pairs(command, "--volume")]
+    assert len(set(sources)) == len(paths) + 2
+    assert not any(a in b.parents for a in sources for b in sources)
+    for wrong in ("/x:/y", "x", "/x:rshared"):
+        asked = task(volume_mounts=[VolumeMount(host_path="a", container_path=wrong)])
+        with pytest.raises(BadMount, match="absolute paths"):
+            launcher(docker=True).launch(asked)
 
 
 def test_a_container_without_a_command_sleeps_and_the_hash_follows_the_task(launcher):
