@@ -54,6 +54,9 @@ __all__ = [
 _BOUND_SLACK = 1.0 + 1e-4
 """Covers the rounding of the float32 bounds (about 1e-5), which only choose what is looked at."""
 
+_MOVE_VALUES = 1 << 18
+"""Candidates that are looked at in one go where tokens differ; bounds the memory."""
+
 
 @dataclass(frozen=True, slots=True)
 class SamplingLimits:
@@ -146,8 +149,8 @@ def examine(
         gap = gap + rule.temperature * (noise[:, 0] - noise[:, 1])
     gap = torch.where(best == claimed, 0.0, gap.clamp(min=0.0))
     if not rule.greedy and (rule.top_p < 1.0 or rule.min_p > 0.0 or rule.top_k > 0):
-        rows = torch.nonzero(gap > 0.0)[:, 0]
-        if len(rows):
+        differing = torch.nonzero(gap > 0.0)[:, 0]
+        for rows in differing.split(max(1, _MOVE_VALUES // found.logits.shape[1])):
             gap[rows] = _least_move(found, logits, rows, claimed, seeds, positions, rule)
     gap = gap.to(torch.float32)
     possible = known & (own > -math.inf)
