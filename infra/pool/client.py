@@ -7,6 +7,7 @@ is sent may so arrive twice: each route says the same the second time.
 """
 
 import ssl
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -25,6 +26,7 @@ T = TypeVar("T", bound=Answer)
 TIMEOUT = 20.0
 FIRST_PAUSE, LONGEST_PAUSE = 0.05, 2.0
 _BUSY = frozenset({429, 502, 503, 504})
+_EXISTS = 412
 
 
 class PoolClient:
@@ -42,6 +44,8 @@ class PoolClient:
         """Give a node's `key` or the `admin_key`; `ca` is the PEM file of the pool's own CA."""
         self._key, self._epoch, self._patience = key, "", patience
         self._ca = str(ca or "")
+        self._other: httpx.Client | None = None
+        self._lock = threading.Lock()
         headers = {"authorization": f"Bearer {admin_key}"} if admin_key else {}
         verify = ssl.create_default_context(cafile=str(ca)) if ca else True
         limits = httpx.Limits(max_connections=64, max_keepalive_connections=64)
@@ -54,6 +58,8 @@ class PoolClient:
     def close(self) -> None:
         """Close all connections."""
         self._http.close()
+        if self._other is not None:
+            self._other.close()
 
     def call(
         self,
@@ -77,9 +83,21 @@ class PoolClient:
 
     def put_file(self, url: str, data: bytes, headers: dict[str, str]) -> None:
         """Upload bytes to a signed URL of the service or of an object store."""
-        self._patiently(
-            lambda: self._http.put(url, content=data, headers=headers, timeout=300), None
-        )
+        own = httpx.URL(url).host == self._http.base_url.host
+        http = self._http if own else self._elsewhere()
+        try:
+            self._patiently(lambda: http.put(url, content=data, headers=headers, timeout=300), None)
+        except RequestRefused as error:
+            # It is there: an answer was lost. What is there the pool looks at itself.
+            if error.status != _EXISTS:
+                raise
+
+    def _elsewhere(self) -> httpx.Client:
+        """For object stores: certificates that anybody trusts, nothing of ours in the headers."""
+        with self._lock:
+            if self._other is None:
+                self._other = httpx.Client(trust_env=False)
+            return self._other
 
     def _patiently(
         self, send: Callable[[], httpx.Response], patience: float | None

@@ -23,6 +23,13 @@ from infra.storage.remote import MEMORY_LOCK, put, translated
 PROTOCOLS = ("file", "s3", "memory")
 
 
+_S3_OPTIONS: dict[str, Any] = {
+    "use_listings_cache": False,
+    # The older signature of URLs covers neither the size nor "only if it is not there".
+    "config_kwargs": {"signature_version": "s3v4"},
+}
+
+
 class Store:
     """Objects below one root URI (`file:///...` or a plain path, `s3://...`, `memory://...`)."""
 
@@ -183,7 +190,7 @@ class Store:
     def _remote(self) -> Any:
         # fsspec keeps one client per process (a fork gets its own), so none is kept here.
         # Listings are never cached: other processes write to the same root.
-        options = {"use_listings_cache": False} if self.protocol == "s3" else {}
+        options = _S3_OPTIONS if self.protocol == "s3" else {}
         return fsspec.filesystem(self.protocol, **options)
 
     def _full(self, path: str) -> str:

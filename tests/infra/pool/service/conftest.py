@@ -7,7 +7,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +31,9 @@ SETTINGS = {
 class Service:
     """One pool on a free port; it may be killed and started again."""
 
-    def __init__(self, directory: Path, settings: dict[str, Any], database: str = "") -> None:
+    def __init__(
+        self, directory: Path, settings: dict[str, Any], database: str = "", root: str = ""
+    ) -> None:
         self.directory = directory
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
@@ -39,7 +41,7 @@ class Service:
         self.url = f"http://127.0.0.1:{self.port}"
         self.root = directory / "root"
         self._config = {
-            "root": str(self.root),
+            "root": root or str(self.root),
             "database": database or str(directory / "db" / "pool.sqlite"),
             "port": self.port,
             "settings": SETTINGS | settings,
@@ -179,6 +181,21 @@ class Node:
         """Wait for a lease."""
         said = {"group_id": group["group_id"], "group_version": group["version"]}
         return str(self.wait("shard_id", **said)["shard_id"])
+
+
+@pytest.fixture
+def another(tmp_path: Path) -> Iterator[Callable[..., Service]]:
+    """Makes and starts services of their own."""
+    made: list[Service] = []
+
+    def make(**options: Any) -> Service:
+        made.append(Service(tmp_path / str(len(made)), {}, **options))
+        made[-1].start()
+        return made[-1]
+
+    yield make
+    for service in made:
+        service.stop()
 
 
 @pytest.fixture(scope="session")
