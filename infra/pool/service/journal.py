@@ -59,7 +59,7 @@ class Journal:
         try:
             await asyncio.wait_for(asyncio.shield(waiting), PATIENCE)
         except TimeoutError:
-            raise Unavailable(f"the database does not take changes now: {self.failing}") from None
+            raise Unavailable(f"the database does not take changes now: {self.failing or 'slow'}") from None
 
     async def run(self) -> None:
         """Write until cancelled; StoreTaken ends it."""

@@ -122,7 +122,9 @@ class World:
             if number == skip:
                 continue
             group = self.state.groups.get(node.group_id)
-            if group is None:
+            if node.standby is not None:
+                self.send(Beat(node_id, standing_by=True))
+            elif group is None:
                 self.send(Beats([node_id]))
             else:
                 progress = (number * 37 % 100) / 100

@@ -40,7 +40,7 @@ class Play:
         return self.state.shards[f"s{number}"]
 
     def rounds(self, count: int, outcome) -> None:
-        """outcome(node, shard) -> done, infra, gone."""
+        """outcome(node, shard) -> done, infra, user, gone."""
         for _ in range(count):
             self.now += 1
             self.send(Beats(list(self.state.nodes)))
@@ -56,9 +56,9 @@ class Play:
                 if said == "done":
                     self.send(Submitted(group.group_id, shard))
                     self.send(Judged(shard, group.group_id, True))
-                elif said == "infra":
-                    self.send(Failed(group.group_id, shard, node, "infra", "it died"))
-                else:
+                elif said in ("infra", "user"):
+                    self.send(Failed(group.group_id, shard, node, said, "it died"))
+                elif said == "gone":
                     self.send(Gone(node))
                     self.join(node)
 
@@ -102,3 +102,28 @@ def test_it_ends_where_there_is_one_node_only():
     play.rounds(60, lambda node, shard: "gone")
     assert play.shard(0).state is ShardState.FAILED
     assert len(play.shard(0).lost_by) == play.state.settings.infra_losses
+
+
+def test_a_node_that_calls_every_shard_faulty_keeps_none_from_others():
+    """It fails at once and is free at once; before, it got the same shard again and again."""
+    play, begun = Play(nodes=2, shards=20), dict[str, int]()
+
+    def outcome(node: str, shard: str) -> str:
+        if node == "n1":
+            return "user"
+        begun[shard] = begun.get(shard, 0) + 1
+        return "done" if begun[shard] > 3 else "busy"
+
+    play.rounds(120, outcome)
+    assert all(shard.state is ShardState.DONE for shard in play.state.shards.values())
+    assert all(len(shard.user_failures) <= 3 for shard in play.state.shards.values())
+
+
+def test_round_trips_that_a_node_claims_are_few():
+    play = Play(nodes=300, shards=1)
+    for turn in range(40):
+        known = tuple((f"n{number}", 1.0) for number in range(turn * 7, turn * 7 + 20))
+        strangers = tuple((f"x{turn}-{number}", 1.0) for number in range(44))
+        play.send(Beat("n0", rtt_ms=known + strangers))
+    kept = play.state.nodes["n0"].rtt_ms
+    assert len(kept) == 256 and set(kept) <= set(play.state.nodes) and "n292" in kept

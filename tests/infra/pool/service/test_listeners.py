@@ -5,9 +5,10 @@ import json
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+import httpx
 import pytest
 
-from infra.pool.core.events import GroupCreated, GroupDestroyed, NodeChanged
+from infra.pool.core.events import GroupCreated, GroupDestroyed, NodeChanged, TaskStopped
 from infra.pool.service.listeners import Listeners
 from infra.pool.service.settings import Webhook
 
@@ -98,10 +99,41 @@ def test_prefect_events(event):
 
 
 @pytest.mark.slow
-def test_prefect_takes_the_events(event):
-    from prefect.events import Event
+@pytest.mark.timeout(900)
+def test_a_prefect_server_has_the_events(monkeypatch):
+    from prefect.settings import get_current_settings
+    from prefect.testing.utilities import prefect_test_harness
 
-    assert Event.model_validate(event).payload["nodes"] == [NODE]
+    wanted = {"filter": {"event": {"prefix": ["nodepool."]}}}
+    with prefect_test_harness(server_startup_timeout=300):
+        url = str(get_current_settings().api.url)
+        monkeypatch.setenv("PREFECT_API_URL", url)
+        listeners = Listeners([])
+        listeners.tell(GroupCreated("0a", "2x24GB", "task", (NODE,)), "", 0)
+        listeners.tell(TaskStopped("task", "config: no such model"), "", 0)
+        listeners.tell(GroupDestroyed("0a", "2x24GB", "task", (NODE,), "it was stopped"), "", 0)
+        found: list[dict] = []
+
+        async def run():
+            running = asyncio.create_task(listeners.run())
+            async with httpx.AsyncClient(timeout=60) as client:
+                for _ in range(300):
+                    answer = await client.post(f"{url}/events/filter", json=wanted)
+                    found[:] = answer.raise_for_status().json()["events"]
+                    if len(found) == 3:
+                        break
+                    await asyncio.sleep(0.5)
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
+
+        asyncio.run(run())
+    events = {event["event"]: event for event in found}
+    assert set(events) == {
+        "nodepool.group.created", "nodepool.task.stopped", "nodepool.group.destroyed"
+    }  # fmt: skip
+    assert events["nodepool.group.created"]["payload"]["nodes"] == [NODE]
+    stopped = events["nodepool.task.stopped"]
+    assert stopped["resource"]["prefect.resource.id"] == "nodepool.task.task"
 
 
 def test_who_refuses_is_not_asked_again(receiver, monkeypatch):
