@@ -5,6 +5,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, Field
 
 from infra.pool.agent.images import Images
+from infra.pool.wire import P2pId
 
 
 class AgentConfig(BaseModel):
@@ -23,6 +24,6 @@ class AgentConfig(BaseModel):
         default="", description="How peers reach it; empty: what the pool sees."
     )
     port: int = 0
-    p2p_id: str = ""
+    p2p_id: P2pId = ""
     work_dir: Path | None = Field(default=None, description="For what tasks write; else temporary.")
     idle_seconds: float = Field(default=0.0, ge=0, description="Leave after so long without work.")

@@ -51,6 +51,7 @@ def _connect(peer: Peer) -> float | None:
         socket.create_connection(place, TIMEOUT).close()
     except ConnectionRefusedError:
         pass  # the refusal took a round trip too
-    except OSError:
+    except (OSError, ValueError, OverflowError):
+        # Another node said what its address is; it need not be one.
         return None
     return 1000.0 * (time.perf_counter() - started)

@@ -81,13 +81,14 @@ def dropped(state: PoolState, shard_id: str, effects: Effects) -> None:
 
 def _next_queued(state: PoolState, task: Task, group: Group) -> Shard | None:
     """The first shard of a task's queue that suits; entries of shards that are not queued any more
-    go. One that the group's nodes have lost waits for another group, where there is one."""
+    go. One that the group's nodes have lost, or say that it fails, waits for another group, where
+    there is one."""
     found, passed = None, []
     while task.queue and found is None:
         shard = state.shards.get(task.queue.popleft())
         if shard is None or shard.state is not ShardState.QUEUED:
             continue
-        known = set(shard.lost_by)
+        known = {*shard.lost_by, *shard.user_failures}
         if len(known) < task.groups and not known.isdisjoint(group.members):
             passed.append(shard.shard_id)
         else:

@@ -20,6 +20,8 @@ from infra.pool.core.events import (
 from infra.pool.core.state import Group, Node, NodeState, PoolState
 
 OUT = frozenset({NodeState.EJECTED, NodeState.BANNED})
+_MOST_RTTS = 256
+"""Round trips that are kept of a node, the newest: it may claim as many as it likes."""
 _BACK = frozenset({NodeState.WAITING, NodeState.UNHEALTHY, NodeState.DEAD})
 
 
@@ -95,7 +97,12 @@ def beat(state: PoolState, event: Beat, effects: Effects) -> None:
     if event.models is not None and event.models != node.models:
         node.models = event.models
         state.touch("node", node.node_id)
-    node.rtt_ms.update(event.rtt_ms)
+    for peer_id, milliseconds in event.rtt_ms:
+        if peer_id in state.nodes:
+            node.rtt_ms.pop(peer_id, None)
+            node.rtt_ms[peer_id] = milliseconds
+    for peer_id in list(node.rtt_ms)[:-_MOST_RTTS]:
+        del node.rtt_ms[peer_id]
     if event.standing_by and node.standby and node.loaded != node.standby:
         node.loaded = node.standby
         node.models |= {node.standby[0]}

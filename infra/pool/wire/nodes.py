@@ -11,6 +11,7 @@ from infra.pool.wire.base import (
     Id,
     JsonObject,
     NodeId,
+    P2pId,
     Said,
     Sha256,
     ShortText,
@@ -66,7 +67,7 @@ class RegisterRequest(Said):
     port: int = Field(default=0, ge=0, le=65535)
     compute_specs: ComputeSpecs = Field(default_factory=ComputeSpecs)
     location: Location | None = None
-    worker_p2p_id: str = Field(default="", max_length=200)
+    worker_p2p_id: P2pId = ""
     worker_p2p_addresses: list[ShortText] = Field(default_factory=list, max_length=16)
     models: list[ShortText] = Field(default_factory=list, max_length=256)
     """Models on its disk."""
@@ -165,7 +166,7 @@ class Heartbeat(Said):
     address: NodeId
     version: ShortText | None = None
     timestamp: int | None = None
-    p2p_id: ShortText | None = None
+    p2p_id: P2pId | None = None
     task_id: ShortText | None = None
     task_state: TaskState | None = None
     task_details: TaskDetails | None = None

@@ -277,6 +277,41 @@ def test_uploads(service):
     assert [(row["shard_id"], row["state"]) for row in rows] == [(shard, "submitted")]
 
 
+@pytest.mark.parametrize("depth", [65, 220, 300, 450])
+def test_a_result_that_could_not_be_read_back_is_refused(service, depth):
+    """pydantic writes 255 levels and reads some 200: the row would stop readers and the service."""
+    task = service.task(f"deep-{depth}", shards=1)
+    node = service.node()
+    group = node.group()
+    shard = node.shard(group)
+    body, deep = {"group_id": group["group_id"], "output": {"a": 1}}, {}
+    for _ in range(depth):
+        deep = {"a": deep} if depth % 2 else {"a": [deep]}
+    refused(
+        node.request("POST", f"/shards/{shard}/result", body | {"output": deep}),
+        400,
+        "INVALID_BODY",
+    )
+    node.ask("POST", f"/shards/{shard}/result", body)
+    rows = service.ask("GET", f"/tasks/{task}/results")["results"]
+    assert [row["output"] for row in rows] == [{"a": 1}]
+
+
+def test_an_id_for_peers_is_no_option_and_no_variable(service):
+    """It is put into the neighbour's command, where ${WORKER_P2P_SEED} is that node's secret."""
+    node = service.node(worker_p2p_id="/ip4/10.0.0.1/tcp/4002/p2p/12D3KooW")
+    for wrong in ("--trust", "${WORKER_P2P_SEED}.evil.org", "a b", "a;b", "$(x)", "a\n", "é"):
+        refused(
+            node.request("POST", BEAT, {"address": node.id, "p2p_id": wrong}), 400, "INVALID_BODY"
+        )
+        refused(
+            node.request("PUT", "/nodes", {"id": node.id, "worker_p2p_id": wrong}),
+            400,
+            "INVALID_BODY",
+        )
+    node.beat(p2p_id="[fd00::1]:4002")
+
+
 def test_tasks_that_cannot_be(service):
     base = {"name": "bad", "image": "x"}
 
