@@ -63,7 +63,7 @@ def load(rows: Iterable[tuple[str, str, str]], settings: Settings, now: float) -
         else:
             getattr(state, _TABLES[kind])[key] = _TYPES[kind].validate_json(text)
     for node in state.nodes.values():
-        node.last_seen = now
+        node.last_seen, node.due = now, 0.0
         life.refresh_idle(state, node)
         wait = {
             NodeState.DISCOVERED: settings.challenge_seconds,

@@ -260,8 +260,9 @@ class PoolState:
 
     def look_at(self, node: Node, at: float) -> None:
         """Look at a node's silence at a time, and not before."""
-        node.due = at
-        heapq.heappush(self.due, (at, node.node_id))
+        if node.due != at:
+            node.due = at
+            heapq.heappush(self.due, (at, node.node_id))
 
     def count(self, group: Group, sign: int) -> None:
         """Book a group that begins (1) or ends (-1) with its task."""
