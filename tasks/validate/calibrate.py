@@ -72,10 +72,15 @@ class Way:
     batch: int
 
 
-WAYS = (
+WHOLE_TRACES = (
     Way("prefill, batch 8", None, 8),
     Way("prefill, batch 1", None, 1),
     Way("prefill in pieces of 32, batch 32", 32, 32),
+)
+WAYS = (
+    *WHOLE_TRACES,
+    # Twice as often as decoding: only they reach the limits of long traces.
+    *WHOLE_TRACES,
     Way("decode, batch 1", 1, 1),
     Way("decode, batch 8", 1, 8),
     Way("decode, batch 32", 1, 32),
