@@ -99,8 +99,11 @@ def _departs(state: PoolState, event: Leaving | Gone | Excluded, effects: Effect
     if isinstance(event, Leaving):
         node.leaving = True
         if node.group_id:
-            state.groups[node.group_id].give_way = "a node leaves"
-            state.touch("group", node.group_id)
+            group = state.groups[node.group_id]
+            group.give_way = group.give_way or groups.LEAVING
+            state.touch("group", group.group_id)
+            if not group.shard_id:
+                groups.give_way(state, group, effects)
         state.touch("node", node.node_id)
         life.refresh_idle(state, node)
     elif isinstance(event, Gone):

@@ -11,6 +11,9 @@ from infra.pool.core.events import Effects, GroupDestroyed, MemberReplaced
 from infra.pool.core.requirements import Topology
 from infra.pool.core.state import Group, Node, NodeState, PoolState, Task
 
+LEAVING = "a node leaves"
+"""Why a group gives way that may go on with others."""
+
 
 def stall(state: PoolState, group: Group, effects: Effects) -> None:
     """A member is silent: the group's shard may go to others."""
@@ -142,12 +145,22 @@ def retire(state: PoolState, effects: Effects) -> None:
             reason = task.stopped if task else "the task was deleted"
             dissolve(state, group, reason, effects)
         elif group.give_way and not group.shard_id:
-            dissolve(state, group, group.give_way, effects)
+            give_way(state, group, effects)
         elif group.ready_at is None and _loads_too_long(state, group):
             slow = [n for n in group.members if n not in group.confirmed]
             dissolve(state, group, f"not ready in time: {', '.join(slow)}", effects)
             for node_id in slow:
                 life.blame(state, node_id, False, "it did not load in time", effects)
+
+
+def give_way(state: PoolState, group: Group, effects: Effects) -> None:
+    """At a shard border: spares take the places of members that leave, or the group ends."""
+    leaving = [node for node in state.members(group) if node.leaving]
+    if group.give_way == LEAVING and len(group.members) > 1:
+        if all(replace(state, group, node, LEAVING, effects) for node in leaving):
+            group.give_way = ""
+            return
+    dissolve(state, group, group.give_way, effects)
 
 
 def _loads_too_long(state: PoolState, group: Group) -> bool:

@@ -59,7 +59,8 @@ class Journal:
         try:
             await asyncio.wait_for(asyncio.shield(waiting), PATIENCE)
         except TimeoutError:
-            raise Unavailable(f"the database does not take changes now: {self.failing or 'slow'}") from None
+            why = self.failing or "it is slow"
+            raise Unavailable(f"the database does not take changes now: {why}") from None
 
     async def run(self) -> None:
         """Write until cancelled; StoreTaken ends it."""

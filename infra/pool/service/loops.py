@@ -12,6 +12,7 @@ import logging
 import random
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 
 from fastapi.concurrency import run_in_threadpool
 from pydantic import TypeAdapter
@@ -19,9 +20,10 @@ from pydantic import TypeAdapter
 from infra.pool import wire
 from infra.pool.core.events import Tick
 from infra.pool.core.state import ShardState
+from infra.pool.errors import PoolError
 from infra.pool.ledger import Ledger, Record
 from infra.pool.service.admission import Admission
-from infra.pool.service.errors import Conflict, ServiceError
+from infra.pool.service.errors import Conflict
 from infra.pool.service.figures import Figures
 from infra.pool.service.pool import Pool
 from infra.pool.service.task_routes import delete_abandoned, judge
@@ -67,7 +69,7 @@ class Loops:
         while True:
             try:
                 await work()
-            except (StorageError, ServiceError) as error:
+            except (StorageError, PoolError) as error:
                 if not error.retryable:
                     raise
                 logger.error("%s: %s; tried again", name, error)
@@ -85,7 +87,7 @@ class Loops:
         """What nobody may have to wait for the next run for, which perhaps never comes."""
         try:
             await self.write_records()
-        except (StorageError, ServiceError) as error:
+        except (StorageError, PoolError) as error:
             logger.error("ledger: %s; what is left is written by the next run", error)
 
     async def write_records(self) -> None:
@@ -128,7 +130,8 @@ class Loops:
                     reason=reason,
                     evidence={"files": [file.model_dump() for file in row.files]},
                 )
-                await judge(self._pool, shard.shard_id, verdict)
+                with suppress(Conflict):
+                    await judge(self._pool, shard.shard_id, verdict)
 
 
 def origin_of(number: int, text: str) -> str:

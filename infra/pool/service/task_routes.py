@@ -130,8 +130,7 @@ def task_routes(pool: Pool, gate: Gate) -> APIRouter:
 
 
 async def judge(pool: Pool, shard_id: str, verdict: wire.Verdict) -> None:
-    """Take a verdict into account, and into the ledger."""
-    shard = pool.state.shards[shard_id]
+    """Take a verdict into account, and into the ledger; Conflict where it is too late."""
     submitted = [
         row
         for row in map(
@@ -140,8 +139,9 @@ async def judge(pool: Pool, shard_id: str, verdict: wire.Verdict) -> None:
         if row.state == "submitted" and row.group_id == verdict.group_id
     ]
     nodes = tuple(submitted[-1].node_ids) if submitted else ()
-    if verdict.group_id not in shard.submitted_by:
-        raise Conflict("another verdict was faster")
+    shard = pool.state.shards.get(shard_id)
+    if shard is None or verdict.group_id not in shard.submitted_by:
+        raise Conflict("another verdict was faster, or the task was deleted")
     pool.decide(
         Judged(
             shard_id,

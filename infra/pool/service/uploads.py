@@ -28,6 +28,8 @@ from infra.storage import Store
 from infra.storage.errors import AlreadyExists, NotFound
 
 GRANT_SECONDS = 3600.0
+LOOKS_AT_ONCE = 4
+"""Objects that are read back at a time; each is at most MAX_UPLOAD_BYTES."""
 DEFAULT_TEMPLATE = (
     "${TASK_ID}/${NODE_GROUP_ID}-${NODE_GROUP_SIZE}-${CURRENT_FILE_INDEX}-${NODE_GROUP_INDEX}"
     "-${ORIGINAL_NAME}"
@@ -55,8 +57,11 @@ class Uploads:
         self._store = store
         self._secret = secret
         self._locks: dict[str, asyncio.Lock] = {}
-        self._names: set[str] = set()
-        """Names that are being granted."""
+        self._names: dict[str, str] = {}
+        """Names that are being granted, and to which node; the database may not have them yet."""
+        self._looks = asyncio.Semaphore(LOOKS_AT_ONCE)
+        self._looked_at: set[str] = set()
+        """Groups whose files are being looked at."""
 
     async def grant(self, node: Node, ask: wire.UploadRequest, base_url: str) -> wire.UploadGrant:
         """Where the node may put an object; the same again for the same name in the same group."""
@@ -94,6 +99,12 @@ class Uploads:
     ) -> Upload:
         pool, now = self._pool, time.time()
         most = pool.settings.uploads_per_hour
+        left = [name for name, node_id in self._names.items() if node_id == node.node_id]
+        if left:
+            # The database did not take them in time. It will: no second row must come after them.
+            await pool.journal.settled()
+            for name in left:
+                del self._names[name]
         known = await pool.store.upload_named(node.node_id, group.group_id, ask.file_name)
         if known is not None:
             if (known.sha256, known.size) != (ask.sha256, ask.file_size):
@@ -133,13 +144,11 @@ class Uploads:
             sha256=ask.sha256,
             size=ask.file_size,
         )
-        self._names.add(name)
-        try:
-            pool.journal.batch.uploads.append(asdict(row))
-            pool.journal.wake()
-            await pool.journal.settled()
-        finally:
-            self._names.discard(name)
+        self._names[name] = node.node_id
+        pool.journal.batch.uploads.append(asdict(row))
+        pool.journal.wake()
+        await pool.journal.settled()
+        del self._names[name]
         return row
 
     async def _signed(self, row: Upload, base_url: str) -> tuple[str, dict[str, str]]:
@@ -148,13 +157,13 @@ class Uploads:
                 self._store.signed_put, row.file_name, row.size, row.sha256, int(GRANT_SECONDS)
             )
         expires = int(time.time() + GRANT_SECONDS)
-        claim = json.dumps([row.file_name, row.sha256, row.size, expires]).encode()
+        claim = json.dumps([row.file_name, row.sha256, row.size, row.node_id, expires]).encode()
         mac = hmac.digest(self._secret, claim, "sha256")
         token = base64.urlsafe_b64encode(mac + claim).decode().rstrip("=")
         return f"{base_url}/storage/objects/{token}", {"content-length": str(row.size)}
 
-    def claimed(self, token: str) -> tuple[str, str, int]:
-        """(name, SHA-256, size) that a URL of ours is good for."""
+    def claimed(self, token: str) -> tuple[str, str, int, str]:
+        """(name, SHA-256, size, node) that a URL of ours is good for."""
         try:
             data = base64.urlsafe_b64decode(token + "=" * (-len(token) % 4))
         except ValueError:
@@ -162,14 +171,14 @@ class Uploads:
         mac, claim = data[:32], data[32:]
         if not hmac.compare_digest(mac, hmac.digest(self._secret, claim, "sha256")):
             raise Forbidden("this upload URL was not signed here", "BAD_UPLOAD_URL")
-        name, sha256, size, expires = json.loads(claim)
+        name, sha256, size, node_id, expires = json.loads(claim)
         if time.time() > expires:
             raise Forbidden("this upload URL has expired; request another", "UPLOAD_URL_EXPIRED")
-        return str(name), str(sha256), int(size)
+        return str(name), str(sha256), int(size), str(node_id)
 
     async def write(self, name: str, sha256: str, data: bytes) -> None:
         """Create the object; it may be there already with the same bytes."""
-        found = hashlib.sha256(data).hexdigest()
+        found = await run_in_threadpool(_sha256, data)
         if found != sha256:
             raise Conflict(f"the bytes have SHA-256 {found}, promised was {sha256}", "OTHER_SHA256")
         try:
@@ -179,16 +188,19 @@ class Uploads:
 
     async def check(self, file: wire.StoredFile) -> None:
         """Refuse an object that is not there, or is another than was promised."""
+        async with self._looks:
+            await run_in_threadpool(self._look, file)
+
+    def _look(self, file: wire.StoredFile) -> None:
         try:
-            size = await run_in_threadpool(self._store.size, file.name)
+            size = self._store.size(file.name)
             if size != file.size:
                 raise Conflict(
                     f"{file.name!r} has {size} bytes, promised were {file.size}", "OTHER_SIZE"
                 )
-            data = await run_in_threadpool(self._store.read_bytes, file.name)
+            found = _sha256(self._store.read_bytes(file.name))
         except NotFound:
             raise Conflict(f"{file.name!r} was not uploaded", "NOT_UPLOADED") from None
-        found = hashlib.sha256(data).hexdigest()
         if found != file.sha256:
             raise Conflict(
                 f"{file.name!r} has SHA-256 {found}, promised was {file.sha256}", "OTHER_SHA256"
@@ -196,13 +208,26 @@ class Uploads:
 
     async def check_granted(self, files: list[wire.StoredFile], group: Group) -> None:
         """Refuse files that no member of the group was granted, and such as differ."""
-        for file in files:
-            row = await self._pool.store.upload(file.name)
-            if row is None or row.group_id != group.group_id:
-                raise Conflict(f"{file.name!r} was not granted to this group", "NOT_GRANTED")
-            if (row.sha256, row.size) != (file.sha256, file.size):
-                raise Conflict(f"{file.name!r} was granted for other bytes", "OTHER_BYTES")
-            await self.check(file)
+        if len({file.name for file in files}) != len(files):
+            raise BadRequest("a file is named twice", "FILE_TWICE")
+        if group.group_id in self._looked_at:
+            raise TooMany("files of this group are being looked at", retry_after=1.0)
+        self._looked_at.add(group.group_id)
+        try:
+            for file in files:
+                row = await self._pool.store.upload(file.name)
+                if row is None or row.group_id != group.group_id:
+                    raise Conflict(f"{file.name!r} was not granted to this group", "NOT_GRANTED")
+                if (row.sha256, row.size) != (file.sha256, file.size):
+                    raise Conflict(f"{file.name!r} was granted for other bytes", "OTHER_BYTES")
+            for file in files:
+                await self.check(file)
+        finally:
+            self._looked_at.discard(group.group_id)
+
+
+def _sha256(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
 
 
 def check_template(template: str | None) -> None:
