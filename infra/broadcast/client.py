@@ -1,7 +1,8 @@
 """Versions fetched from an origin, whole and verified.
 
-`<directory>/<stream>/<version>/` holds the files of a version. Invariants: that directory appears
-by one rename, after every shard had the hash that the publisher signed, or not at all; who asks for
+`<directory>/<publisher>/<stream>/<version>/` holds the files of a version: what one publisher
+signed is never taken for another's. Invariants: that directory appears by one rename, after every
+shard had the hash that the publisher signed, or not at all; who asks for
 the newest never gets an older one than is here, whatever the origin offers. Shards that came, also
 in part, stay until the version is whole, and a fetch that was killed goes on where it was. Several
 processes may share a directory: one fetches, the others wait for it.
@@ -54,7 +55,7 @@ class BroadcastClient:
         self._publisher = publisher
         self._keep = keep
         self._source = Source(url, stream, os.environ.get(TOKEN_VARIABLE, ""))
-        self.directory = directory / stream
+        self.directory = directory / segment(publisher, "publisher") / stream
         self.directory.mkdir(parents=True, exist_ok=True)
 
     def close(self) -> None:

@@ -20,6 +20,7 @@ from infra.broadcast.errors import (
     VersionGone,
 )
 from infra.broadcast.manifest import TOKEN_VARIABLE, File, Manifest, Shard
+from infra.broadcast.origin import Origin
 from infra.broadcast.service import serving
 from toploc.signing import SigningKey
 
@@ -53,6 +54,18 @@ def test_the_newest_version_of_a_range_comes_whole(origin, weights, client_of, s
             assert same(version, sources[expected])
         with pytest.raises(NoVersion):
             client.newest(3, 9, 0.1)
+
+
+def test_a_version_of_another_publisher_is_not_taken(origin, weights, client_of, same, tmp_path):
+    """Both call their stream the same, and the machine works for both."""
+    mine, theirs = weights(1), weights(2)
+    other = Origin(tmp_path / "other", STREAM, SigningKey(b"o" * 32), keep=3)
+    origin.publish(1, mine)
+    other.publish(1, theirs)
+    with serving({STREAM: other.root}) as url:
+        assert same(client_of(url, publisher=other.publisher).newest(0, 9, 20), theirs)
+    with serving({STREAM: origin.root}) as url:
+        assert same(client_of(url).fetch(1, 20), mine)
 
 
 def test_old_versions_go(origin, weights, client_of):
@@ -236,7 +249,7 @@ except DiskFull:
 
 
 def child(url, client, limit=0):
-    where = str(client.directory.parent)
+    where = str(client.directory.parent.parent)
     command = [sys.executable, "-c", FETCH, url, KEY.node_id, where, str(limit)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE)
     assert process.stdout.readline() == b"ready\n"
