@@ -16,7 +16,7 @@ from typing import TypeVar
 import httpx
 from pydantic import BaseModel, ValidationError
 
-from infra.pool.errors import NotTrusted, PoolUnreachable, RequestRefused
+from infra.pool.errors import NotTrusted, PoolUnreachable, RequestRefused, UnsafeUrl
 from infra.pool.signature import EPOCH, sign_request
 from infra.pool.wire import Answer, Epoch, Refusal
 from toploc.signing import SigningKey
@@ -82,7 +82,13 @@ class PoolClient:
             ) from (error)
 
     def put_file(self, url: str, data: bytes, headers: dict[str, str]) -> None:
-        """Upload bytes to a signed URL of the service or of an object store."""
+        """Upload bytes to a signed URL of the service or of an object store.
+
+        Where the pool speaks TLS, so must what it sends us to: else it could have us write to
+        anything on our own network. UnsafeUrl otherwise.
+        """
+        if self._http.base_url.scheme == "https" and httpx.URL(url).scheme != "https":
+            raise UnsafeUrl(str(self._http.base_url), url)
         own = httpx.URL(url).host == self._http.base_url.host
         http = self._http if own else self._elsewhere()
         try:

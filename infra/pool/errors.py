@@ -75,6 +75,16 @@ class NotTrusted(PoolError):
         )
 
 
+class UnsafeUrl(PoolError):
+    """The service wants an upload to go where this machine does not send one."""
+
+    def __init__(self, service: str, url: str):
+        super().__init__(
+            f"pool service {service} names {url[:100]!r} for an upload; allowed is https://, as it "
+            "is reached itself. Its operator has to give the object store TLS"
+        )
+
+
 class RequestRefused(PoolError):
     """The service does not do what was asked of it."""
 
