@@ -19,11 +19,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+from pydantic import ValidationError
+
 from infra.pool.agent.errors import WorkerDied
 from infra.pool.agent.uploads import upload
 from infra.pool.agent.worker import Worker, files_of
 from infra.pool.client import PoolClient
-from infra.pool.errors import PoolUnreachable, RequestRefused
+from infra.pool.errors import PoolError, PoolUnreachable
 from infra.pool.wire import ShardFailure, ShardResult, ShardWork
 
 log = logging.getLogger("tracemill.agent")
@@ -169,7 +171,7 @@ class ShardRunner:
             said = self._answer(lease, out)
             if said is not None and self.place.index == 0:
                 self._insist(lease, lambda: self._report(lease, said, out))
-        except RequestRefused as error:
+        except PoolError as error:
             # The lease is another's by now; or it ends, because it is not kept any more.
             log.warning("%s", error)
         with self._condition:
@@ -263,4 +265,8 @@ def _checked(answer: dict[str, Any], out: Path) -> _Answer:
     output, seconds = answer.get("output"), answer.get("seconds")
     if not isinstance(output, dict) or not isinstance(seconds, float | int):
         raise WorkerDied(f"it answered {str(answer)[:80]!r}, without output and seconds")
+    try:
+        ShardResult(group_id="any", output=output, seconds=seconds)
+    except ValidationError as error:
+        raise WorkerDied(f"it answered what cannot be handed in: {error}"[:500]) from error
     return _Answer(output, float(seconds), files_of(answer, out))

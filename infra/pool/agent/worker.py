@@ -18,7 +18,10 @@ from pathlib import Path
 from typing import IO, Any
 
 from infra.pool.agent.errors import WorkerDied
+from infra.pool.wire import MAX_UPLOAD_BYTES
 
+MAX_LINE = 4 << 20
+"""Bytes of a line that a child says; a result has to fit into a request."""
 STOP_SECONDS = 5.0
 LAST_WORDS = 600
 
@@ -58,7 +61,10 @@ class Worker:
         except OSError as error:
             raise self._died(str(error)) from error
         while set(answer := self._line()) == {"progress"}:
-            progress(float(answer["progress"]))
+            try:
+                progress(float(answer["progress"]))
+            except (TypeError, ValueError, OverflowError) as error:
+                raise self._died(f"it said that its progress is {error}"[:200]) from error
         return answer
 
     @property
@@ -86,10 +92,10 @@ class Worker:
 
     def _line(self) -> dict[str, Any]:
         assert self._process.stdout is not None
-        line = self._process.stdout.readline()
+        line = self._process.stdout.readline(MAX_LINE)
         try:
             parsed = json.loads(line) if line.endswith(b"\n") else None
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise self._died(f"it said {line[:80]!r}") from error
         if not isinstance(parsed, dict):
             raise self._died(f"it said {line[:80]!r}" if line else "it ended")
@@ -108,4 +114,9 @@ def files_of(answer: Mapping[str, Any], out: Path) -> list[Path]:
     for path in found:
         if path.parent != out.resolve() or not path.is_file():
             raise WorkerDied(f"it named the file {str(path)[:200]!r}, which is not one in {out}")
+        size = path.stat().st_size
+        if size > MAX_UPLOAD_BYTES:
+            raise WorkerDied(
+                f"its file {path.name[:100]!r} has {size} bytes; allowed are {MAX_UPLOAD_BYTES}"
+            )
     return found

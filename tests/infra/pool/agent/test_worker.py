@@ -7,7 +7,9 @@ import time
 import pytest
 
 from infra.pool.agent.errors import WorkerDied
-from infra.pool.agent.worker import Worker, files_of
+from infra.pool.agent.shards import _checked
+from infra.pool.agent.worker import MAX_LINE, Worker, files_of
+from infra.pool.wire import MAX_UPLOAD_BYTES
 
 PROGRAM = """
 import json, sys, subprocess, time
@@ -45,7 +47,11 @@ def test_it_answers_with_progress_on_the_way(worker):
     assert worker.last_words() == "words on stderr"
 
 
-@pytest.mark.parametrize("said", ["not json", "[1]"])
+@pytest.mark.parametrize(
+    "said",
+    ["not json", "[1]", '{"progress": null}', '{"progress": "x"}', "[" * 100_000, "x" * MAX_LINE],
+    ids=["text", "list", "null", "word", "deep", "long"],
+)
 def test_what_is_no_answer_counts_as_its_death(worker, said):
     worker.meet()
     with pytest.raises(WorkerDied, match=r"it said .*words on stderr"):
@@ -84,3 +90,17 @@ def test_only_files_of_its_own_directory_are_taken(tmp_path):
             files_of({"files": [name]}, tmp_path / "out")
     with pytest.raises(WorkerDied, match="not a list of names"):
         files_of({"files": "a"}, tmp_path / "out")
+    with (tmp_path / "out" / "big").open("wb") as big:
+        big.truncate(MAX_UPLOAD_BYTES + 1)
+    with pytest.raises(WorkerDied, match="allowed are"):
+        files_of({"files": ["big"]}, tmp_path / "out")
+
+
+@pytest.mark.parametrize("answer", [
+    {"output": {}, "seconds": float("nan")}, {"output": {}, "seconds": 10**400},
+    {"output": {"a": float("inf")}, "seconds": 1}, {"output": [], "seconds": 1},
+])  # fmt: skip
+def test_an_answer_that_cannot_be_handed_in_is_its_fault(tmp_path, answer):
+    """The thread that works on shards would end, and its node keep leases for nothing."""
+    with pytest.raises(WorkerDied, match="it answered"):
+        _checked(answer, tmp_path)
