@@ -64,6 +64,10 @@ class GymKind(Kind):
         data = reasoning_gym.create_dataset(self.name, seed=seed, size=count, **self.settings)
         return [self._task(data[index]) for index in range(count)]
 
+    def completion(self, entry: Mapping[str, Any]) -> str:
+        """The thought and the answer of an entry."""
+        return f"<think>{self.think(entry)}</think><answer>{entry['answer']}</answer>"
+
     def _task(self, entry: dict[str, Any]) -> NanoTask:
         return NanoTask(
             task_type="reasoning_gym",
@@ -72,7 +76,7 @@ class GymKind(Kind):
                 "reasoning_gym_dataset": self.name,
                 "reasoning_gym_entry": json.dumps(entry),
             },
-            completion=f"<think>{self.think(entry)}</think><answer>{entry['answer']}</answer>",
+            completion=self.completion(entry),
         )
 
 
