@@ -6,7 +6,6 @@ needs it, so that a run that is complete starts no process at all.
 
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import Executor
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Generic, TypeVar
@@ -20,7 +19,7 @@ from infra.pool import NodePool
 from infra.storage import damaged, discard
 from tasks.generate.plan import Shard
 from tasks.generate.stage import Generator
-from tasks.generate.upload import make_reader
+from tasks.generate.upload import Reader
 from tasks.validate.stage import Validator
 from tasks.verify.cluster import dask_client
 from tasks.verify.stage import Scorer
@@ -55,7 +54,7 @@ class Session:
         self.pool = Once[NodePool](
             lambda: stack.enter_context(pool_of(config.provision, store, layout.root))
         )
-        self.reader = Once[Executor](lambda: stack.enter_context(make_reader()))
+        self.reader = Once[Reader](lambda: stack.enter_context(Reader()))
         self.client = Once(lambda: stack.enter_context(dask_client(config.verify)))
         self.validator = Once(lambda: Validator(store, layout, config.validation, self.pool()))
         self.scorer = Once(

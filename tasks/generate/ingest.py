@@ -10,8 +10,6 @@ import hashlib
 import io
 import math
 from collections.abc import Mapping
-from concurrent.futures import Executor
-from concurrent.futures.process import BrokenProcessPool
 from typing import Any
 
 import pyarrow as pa
@@ -86,7 +84,7 @@ def ingest(
     revision: str,
     book: PromptBook,
     result: JobResult,
-    reader: Executor,
+    reader: upload.Reader,
     *,
     producer: str,
 ) -> Manifest:
@@ -171,7 +169,7 @@ def completion_text(
 
 
 def _claims(
-    store: Store, shard: Shard, result: JobResult, reader: Executor
+    store: Store, shard: Shard, result: JobResult, reader: upload.Reader
 ) -> dict[str, dict[str, Any]]:
     def refuse(problem: str) -> UploadRejected:
         return UploadRejected(shard.shard_id, result.node_id, problem)
@@ -184,10 +182,7 @@ def _claims(
     data = store.read_bytes(file.path)
     if hashlib.sha256(data).hexdigest() != file.sha256:
         raise refuse("its sha256 is not the one that the node reported")
-    try:
-        stream, problem = reader.submit(upload.read_upload, data, len(shard.rows)).result()
-    except BrokenProcessPool as error:
-        raise refuse("reading it killed the reader, so it was made to do harm") from error
+    stream, problem = reader.read(data, len(shard.rows))
     if problem:
         raise refuse(problem)
     table: pa.Table = pa.ipc.open_stream(io.BytesIO(stream)).read_all()

@@ -1,7 +1,6 @@
 """The generate stage of one run: planned shards in, committed traces out."""
 
 from collections.abc import Mapping, Sequence
-from concurrent.futures import Executor
 
 from data_contracts.ids import model_slug
 from data_contracts.plan import SCHEMA as PLAN_SCHEMA
@@ -14,6 +13,7 @@ from tasks.generate.config import ModelUse
 from tasks.generate.errors import NothingToPlan
 from tasks.generate.ingest import PromptBook, generate_job, ingest
 from tasks.generate.plan import PlanTask, Shard, plan_phase, shards
+from tasks.generate.upload import Reader
 
 PRODUCER = "generate"
 
@@ -62,7 +62,7 @@ class Generator:
         layout: RunLayout,
         uses: Sequence[ModelUse],
         pool: NodePool,
-        reader: Executor,
+        reader: Reader,
     ):
         self.store = store
         self.layout = layout

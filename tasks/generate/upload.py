@@ -3,7 +3,8 @@
 A file from a node is hostile. It is opened in a child process with little memory, and only if its
 size, footer, row and column counts and schema are those that were asked for; the child gives back
 an Arrow stream, or the reason why not. Nothing that the trusted side can compute itself (completion
-text, ids, seeds, prompt) is taken from the file.
+text, ids, seeds, prompt) is taken from the file. Invariant: a file does no harm to the reading of
+another one.
 """
 
 import io
@@ -11,7 +12,10 @@ import os
 import resource
 import threading
 from concurrent.futures import Executor, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import get_context, parent_process
+from types import TracebackType
+from typing import Self
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -34,13 +38,56 @@ SCHEMA = pa.schema(
 
 MAX_FILE_BYTES = 256 << 20
 MAX_UNPACKED_BYTES = 1 << 30
+MAX_TABLE_BYTES = 256 << 20
+"""Of the table in memory: as Python's numbers and lists it takes some ten times as much."""
 MAX_ROWS = 100_000
 READER_MEMORY = 6 << 30
 """Address space of the reading child: Arrow's allocator reserves a good part of it unused."""
 
 
+KILLED = "not readable: reading it killed the reader"
+
+
+class Reader:
+    """Reads uploads in a confined child; thread-safe.
+
+    One at a time, so that it is known which one killed the child. A killed child is replaced.
+    """
+
+    def __init__(self) -> None:
+        self._child = make_reader()
+        self._lock = threading.Lock()
+
+    def __enter__(self) -> Self:
+        """The child starts with the first upload."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """End the child."""
+        self.close()
+
+    def close(self) -> None:
+        """End the child."""
+        self._child.shutdown(cancel_futures=True)
+
+    def read(self, data: bytes, rows: int | None, schema: pa.Schema = SCHEMA) -> tuple[bytes, str]:
+        """As `read_upload`."""
+        with self._lock:
+            try:
+                return self._child.submit(read_upload, data, rows, schema).result()
+            except BrokenProcessPool:
+                self._child.shutdown()
+                self._child = make_reader()
+                return b"", KILLED
+
+
 def make_reader() -> Executor:
-    """The child that opens uploads; one is enough for a run."""
+    """The child of a `Reader`."""
     return ProcessPoolExecutor(max_workers=1, mp_context=get_context("spawn"), initializer=confine)
 
 
@@ -80,13 +127,15 @@ def read_upload(data: bytes, rows: int | None, schema: pa.Schema = SCHEMA) -> tu
         if unpacked > MAX_UNPACKED_BYTES:
             return b"", f"it unpacks to {unpacked} bytes, allowed are {MAX_UNPACKED_BYTES}"
         table = file.read(use_threads=False)
+        if table.nbytes > MAX_TABLE_BYTES:
+            return b"", f"it is a table of {table.nbytes} bytes, allowed are {MAX_TABLE_BYTES}"
         table.validate(full=True)
         nulls = [f.name for f in schema if not f.nullable and table.column(f.name).null_count]
         if nulls:
             return b"", f"nulls in {nulls}"
+        sink = io.BytesIO()
+        with pa.ipc.new_stream(sink, table.schema) as stream:
+            stream.write_table(table)
+        return sink.getvalue(), ""
     except (pa.ArrowException, OSError, ValueError, MemoryError, OverflowError) as error:
         return b"", f"not readable as parquet: {type(error).__name__}: {str(error)[:200]}"
-    sink = io.BytesIO()
-    with pa.ipc.new_stream(sink, table.schema) as stream:
-        stream.write_table(table)
-    return sink.getvalue(), ""

@@ -12,14 +12,13 @@ memory; a row that the contract refuses, or that its node did not sign, refuses 
 
 import hashlib
 import io
-from concurrent.futures.process import BrokenProcessPool
 from typing import Any
 
 import pyarrow as pa
 
 from data_contracts import generate as contract
 from infra.storage import Store
-from tasks.generate.upload import MAX_FILE_BYTES, make_reader, read_upload
+from tasks.generate.upload import MAX_FILE_BYTES, Reader
 from tasks.validate.errors import BadUpload
 from toploc.transcript import Transcript
 
@@ -33,7 +32,7 @@ class UploadReader:
         self._store = store
         self._model = model
         self._revision = revision
-        self._child = make_reader()
+        self._reader = Reader()
 
     def read(self, name: str, sha256: str, node_id: str | None) -> list[dict[str, Any]]:
         """The rows of a file. BadUpload says why it cannot be accepted.
@@ -68,14 +67,10 @@ class UploadReader:
 
     def close(self) -> None:
         """End the child."""
-        self._child.shutdown(cancel_futures=True)
+        self._reader.close()
 
     def _parse(self, data: bytes) -> pa.Table:
-        try:
-            stream, problem = self._child.submit(read_upload, data, None, contract.SCHEMA).result()
-        except BrokenProcessPool as error:
-            self._child = make_reader()
-            raise BadUpload("unreadable: reading it killed the reader") from error
+        stream, problem = self._reader.read(data, None, contract.SCHEMA)
         if problem:
             raise BadUpload(f"unreadable: {problem}")
         return pa.ipc.open_stream(io.BytesIO(stream)).read_all()

@@ -17,7 +17,7 @@ from tasks.annotate import AnnotateConfig, annotate
 from tasks.generate.config import ModelUse
 from tasks.generate.plan import plan_tasks
 from tasks.generate.stage import commit_plan
-from tasks.generate.upload import make_reader
+from tasks.generate.upload import Reader
 from tasks.publish import PublishConfig, Published, publish
 
 SAMPLING = {
@@ -296,7 +296,7 @@ def nano():
 @pytest.fixture(scope="session")
 def reader():
     """The child that parses uploads."""
-    with make_reader() as started:
+    with Reader() as started:
         yield started
 
 

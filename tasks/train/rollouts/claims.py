@@ -40,7 +40,7 @@ def faults(
         unknown = sorted(set(ids) - asked.keys())
         return {
             "": f"other_samples: {twice} are there twice, {len(unknown)} were not asked for "
-            f"(such as {unknown[:1]}); asked for were the {len(asked)} of the job, once each"
+            f"(such as {unknown[:1]!r:.100}); asked for were the {len(asked)} of the job, once each"
         }
     found = {}
     for row in rows:

@@ -160,7 +160,7 @@ class Intake:
         if node_id in self.standing.excluded:
             raise RolloutsRefused(job.name, node_id, [EXCLUDED], lie=True)
         try:
-            sha256, rows = self._reader.read(self._store, result, job.samples)
+            sha256, rows = self._reader.read_file(self._store, result, job.samples)
         except BadFile as bad:
             raise self._refused(job, node_id, [bad.reason], {"sha256": bad.sha256}) from bad
         upload = _Upload(job, result, sha256, rows)

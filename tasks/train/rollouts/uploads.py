@@ -2,9 +2,7 @@
 
 import hashlib
 import io
-from concurrent.futures.process import BrokenProcessPool
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import pyarrow as pa
 
@@ -12,7 +10,7 @@ from data_contracts import rollouts as contract
 from infra.pool import JobResult
 from infra.storage import Store
 from infra.storage.errors import StorageError
-from tasks.generate.upload import MAX_FILE_BYTES, make_reader, read_upload
+from tasks.generate.upload import MAX_FILE_BYTES, Reader
 
 
 class BadFile(Exception):
@@ -23,26 +21,12 @@ class BadFile(Exception):
         super().__init__(reason)
 
 
-class UploadReader:
-    """Reads uploads in a confined child; a child that a file kills is replaced."""
+class UploadReader(Reader):
+    """Reads uploads as files of rollouts."""
 
-    def __init__(self) -> None:
-        self._child = make_reader()
-
-    def __enter__(self) -> Self:
-        """The child starts with the first upload."""
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """End the child."""
-        self._child.shutdown()
-
-    def read(self, store: Store, result: JobResult, rows: int) -> tuple[str, list[dict[str, Any]]]:
+    def read_file(
+        self, store: Store, result: JobResult, rows: int
+    ) -> tuple[str, list[dict[str, Any]]]:
         """sha256 and rows of the file that a node made; BadFile if it is not what was asked for."""
         if len(result.files) != 1:
             raise BadFile(f"other_files: {len(result.files)} files, one is wanted")
@@ -56,12 +40,7 @@ class UploadReader:
         sha256 = hashlib.sha256(data).hexdigest()
         if sha256 != file.sha256:
             raise BadFile("sha256_differs: the file is not the one that the node reported", sha256)
-        try:
-            stream, problem = self._child.submit(read_upload, data, rows, contract.SCHEMA).result()
-        except BrokenProcessPool as error:
-            self._child.shutdown()
-            self._child = make_reader()
-            raise BadFile("unreadable_upload: the reader died of it", sha256) from error
+        stream, problem = self.read(data, rows, contract.SCHEMA)
         if problem:
             unreadable = problem.startswith("not readable")
             code = "unreadable_upload" if unreadable else "wrong_schema"

@@ -1,10 +1,14 @@
 import io
+import os
 import signal
 import subprocess
 import sys
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -29,12 +33,12 @@ ROW = {
 
 @pytest.fixture(scope="module")
 def reader():
-    with upload.make_reader() as started:
+    with upload.Reader() as started:
         yield started
 
 
 def read(reader, data: bytes, rows: int = 1):
-    return reader.submit(upload.read_upload, data, rows).result(240)
+    return reader.read(data, rows)
 
 
 def written(rows=(ROW,), schema=upload.SCHEMA) -> bytes:
@@ -97,6 +101,35 @@ def test_a_small_file_that_unpacks_to_gigabytes_is_refused_and_the_reader_lives(
     stream, found = read(reader, sink.getvalue(), rows)
     assert stream == b"" and found
     assert read(reader, written())[1] == ""
+
+
+def test_a_small_file_of_many_numbers_is_refused(reader):
+    """Equal numbers take no room in a file, and 36 bytes each in the flow's memory."""
+    many = 40_000_000
+    columns = [
+        pa.ListArray.from_arrays(
+            [0, many], pa.array(np.zeros(many, field.type.value_type.to_pandas_dtype()))
+        )
+        if pa.types.is_list(field.type)
+        else pa.array([ROW[field.name]], field.type)
+        for field in upload.SCHEMA
+    ]
+    sink = io.BytesIO()
+    pq.write_table(pa.Table.from_arrays(columns, schema=upload.SCHEMA), sink, compression="zstd")
+    assert len(sink.getvalue()) < 1_000_000
+    assert "allowed are" in read(reader, sink.getvalue())[1]
+
+
+def test_a_file_that_kills_the_child_harms_no_other(reader):
+    """The child ends in the middle of a file, while others wait."""
+    assert read(reader, written())[1] == ""
+    (child,) = reader._child._processes
+    os.kill(child, signal.SIGSTOP)
+    with ThreadPoolExecutor(5) as threads:
+        found = [threads.submit(read, reader, written()) for _ in range(5)]
+        threading.Timer(0.5, os.kill, (child, signal.SIGKILL)).start()
+        problems = sorted(other.result()[1] for other in found)
+    assert problems == [""] * 4 + [upload.KILLED]
 
 
 def test_the_reader_ends_with_a_parent_that_was_killed(tmp_path):
