@@ -4,6 +4,9 @@ Speaks the protocol of infra/pool/agent/worker.py on what was stdout at the star
 libraries print goes to stderr. Ends when stdin closes, also in the middle of a job, so that it
 never outlives its agent. It loads a model with the first job that needs it, and signs what it makes
 with the node's key, which lies in the file that TRACEMILL_NODE_KEY names.
+
+Invariant: with `--stranger`, for a pool that is not its operator's own, it does no jobs that name a
+storage root: the pool could have it read with this user's rights and credentials.
 """
 
 import json
@@ -48,17 +51,21 @@ def load_models(payload: dict[str, Any], engine_of: Callable[[str], Engine]) -> 
 
 
 def works(
-    key: SigningKey, progress: Callable[[float], None] = lambda share: None
+    key: SigningKey, progress: Callable[[float], None] = lambda share: None, *, trusted: bool = True
 ) -> dict[str, Work]:
-    """What a node can do, by the kind of the job."""
+    """What a node can do, by the kind of the job; `trusted`: for a pool of its own operator."""
     policies = Policies()
-    return {
-        "check_rollouts": _uploads_nothing(RolloutCheck(policies)),
+    found: dict[str, Work] = {
         "generate": partial(generate_shard, key=key, progress=progress),
-        "load": _uploads_nothing(load_models),
         "rollouts": RolloutWork(key, policies),
-        "validate": _uploads_nothing(validate_shard),
     }
+    if trusted:
+        found |= {
+            "check_rollouts": _uploads_nothing(RolloutCheck(policies)),
+            "load": _uploads_nothing(load_models),
+            "validate": _uploads_nothing(validate_shard),
+        }
+    return found
 
 
 def _uploads_nothing(work: Callable[[dict[str, Any], Callable[[str], Engine]], Output]) -> Work:
@@ -123,7 +130,8 @@ def main() -> None:
 
     key = load_key(Path(os.environ[NODE_KEY]))
     send({"node_id": key.node_id})
-    work = works(key, lambda share: send({"progress": share}))
+    trusted = "--stranger" not in sys.argv[1:]
+    work = works(key, lambda share: send({"progress": share}), trusted=trusted)
     engines = Engines(int(os.environ.get("TRACEMILL_ENGINE_THREADS", "1")))
     while True:
         send(answer(json.loads(jobs.get()), work, engines))
