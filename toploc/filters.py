@@ -89,6 +89,22 @@ class Candidates:
     whole: Tensor | None = None
     """Mass that top-p is a share of [n], int64."""
 
+    def of_rows(self, rows: Tensor) -> "Candidates":
+        """The same of some rows [r] alone, no wider than what they keep and what is next to it."""
+        weights, width = self.weights[rows], self.weights.shape[1]
+        if self.ids is not None:
+            width = min(width, int((weights > 0.0).sum(1).max()) + NEIGHBOURS)
+        return Candidates(
+            None if self.ids is None else self.ids[rows, :width],
+            self.logits[rows, :width],
+            weights[:, :width],
+            self.largest[rows],
+            self.total[rows],
+            self.edge[rows],
+            None if self.before is None else self.before[rows, :width],
+            None if self.whole is None else self.whole[rows],
+        )
+
 
 def row_blocks(logits: Tensor) -> list[slice]:
     """Slices of rows that fit a processor's cache; on a GPU all rows at once."""
@@ -161,23 +177,22 @@ def distance_outside(logits: Tensor, ids: Tensor, rule: SamplingRule) -> Tensor:
     return lacking[:, 0].clamp(min=0.0)
 
 
-def distance_inside(found: Candidates, rows: Tensor, logits: Tensor, rule: SamplingRule) -> Tensor:
-    """How far the candidates of some rows [r] are from being dropped, float64 [r, width].
+def distance_inside(found: Candidates, logits: Tensor, rule: SamplingRule) -> Tensor:
+    """How far candidates are from being dropped, float64 [n, width]; infinite for the largest one.
 
     The counterpart of `distance_outside`: for min-p and top-k how much higher a token's logit is
     than it has to be; for top-p by how much the logits of all tokens from it downwards would have
-    to fall, or it below its next neighbours. Infinite for the largest one. `logits` are all of
-    those rows [r, V].
+    to fall, or it below its next neighbours. `logits` are all of the same rows [n, V].
     """
-    own = found.logits[rows].to(torch.float64)
+    own = found.logits.to(torch.float64)
     distance = torch.full_like(own, math.inf)
     if rule.min_p > 0.0:
-        distance = own - _least_kept(logits, found.largest[rows], rule)
+        distance = own - _least_kept(logits, found.largest, rule)
     if 0 < rule.top_k < logits.shape[1]:
         dropped = logits.topk(rule.top_k + 1, 1).values[:, -1:]
         distance = torch.minimum(distance, own - dropped)
     if found.before is not None and found.whole is not None:
-        before, whole = found.before[rows].to(torch.float64), found.whole[rows, None]
+        before, whole = found.before.to(torch.float64), found.whole[:, None]
         width = own.shape[1]
         for passed in range(min(NEIGHBOURS, width - 1)):
             # Behind so many neighbours, all of which but the token itself are then above it.
@@ -190,7 +205,7 @@ def distance_inside(found: Candidates, rows: Tensor, logits: Tensor, rule: Sampl
             fall = torch.maximum(_odds(whole, behind, rule), own[:, :kept] - own[:, passed:])
             fall = torch.where(fall.isnan(), math.inf, fall)
             distance[:, :kept] = torch.minimum(distance[:, :kept], fall)
-    return torch.where(own == found.largest[rows], math.inf, distance)
+    return torch.where(own == found.largest, math.inf, distance)
 
 
 def _odds(whole: Tensor, before: Tensor, rule: SamplingRule) -> Tensor:

@@ -54,8 +54,8 @@ __all__ = [
 _BOUND_SLACK = 1.0 + 1e-4
 """Covers the rounding of the float32 bounds (about 1e-5), which only choose what is looked at."""
 
-_MOVE_VALUES = 1 << 18
-"""Candidates that are looked at in one go where tokens differ; bounds the memory."""
+_MOVE_ROWS = 64
+"""Rows that are looked at in one go where tokens differ; bounds the memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,8 +150,12 @@ def examine(
     gap = torch.where(best == claimed, 0.0, gap.clamp(min=0.0))
     if not rule.greedy and (rule.top_p < 1.0 or rule.min_p > 0.0 or rule.top_k > 0):
         differing = torch.nonzero(gap > 0.0)[:, 0]
-        for rows in differing.split(max(1, _MOVE_VALUES // found.logits.shape[1])):
-            gap[rows] = _least_move(found, logits, rows, claimed, seeds, positions, rule)
+        # Rows that keep about as many candidates together: the widest decides.
+        differing = differing[(found.weights[differing] > 0.0).sum(1).argsort()]
+        for rows in differing.split(_MOVE_ROWS) if len(differing) else ():
+            gap[rows] = _least_move(
+                found.of_rows(rows), logits[rows], claimed[rows], seeds[rows], positions[rows], rule
+            )
     gap = gap.to(torch.float32)
     possible = known & (own > -math.inf)
     outside = ~possible | (own < found.edge)
@@ -171,29 +175,26 @@ def examine(
 def _least_move(
     found: Candidates,
     logits: Tensor,
-    rows: Tensor,
     claimed: Tensor,
     seeds: Tensor,
     positions: Tensor,
     rule: SamplingRule,
 ) -> Tensor:
-    """Margins [r], float64, of the claimed tokens of some rows, in which others score better.
+    """Margins [n], float64, of claimed tokens in rows in which others score better.
 
     All filters keep a top segment of the logits, so a token with a larger logit than the claimed
     one has to come down to that too before it can be dropped alone.
     """
-    of_rows, claimed = logits[rows], claimed[rows]
-    ids = torch.arange(logits.shape[1], device=logits.device).expand(len(rows), -1)
-    if found.ids is not None:
-        ids = found.ids[rows]
-    noise = gumbel_noise(seeds[rows], positions[rows], torch.cat([ids, claimed[:, None]], 1))
-    own = of_rows.gather(1, claimed[:, None]).to(torch.float64)
-    above = found.logits[rows].to(torch.float64) - own
+    ids = found.ids
+    if ids is None:
+        ids = torch.arange(logits.shape[1], device=logits.device).expand(len(logits), -1)
+    noise = gumbel_noise(seeds, positions, torch.cat([ids, claimed[:, None]], 1))
     noise = rule.temperature * noise.to(torch.float64)
+    above = found.logits.to(torch.float64) - logits.gather(1, claimed[:, None]).to(torch.float64)
     lead = above + noise[:, :-1] - noise[:, -1:]
-    drop = torch.maximum(distance_inside(found, rows, of_rows, rule), above)
+    drop = torch.maximum(distance_inside(found, logits, rule), above)
     move = torch.minimum(lead, drop)
-    return torch.where(found.weights[rows] > 0.0, move, 0.0).amax(1).clamp(min=0.0)
+    return torch.where(found.weights > 0.0, move, 0.0).amax(1).clamp(min=0.0)
 
 
 def judge_sampling(
