@@ -152,7 +152,8 @@ def examine(
         differing = torch.nonzero(gap > 0.0)[:, 0]
         # Rows that keep about as many candidates together: the widest decides.
         differing = differing[(found.weights[differing] > 0.0).sum(1).argsort()]
-        for rows in differing.split(_MOVE_ROWS) if len(differing) else ():
+        for first in range(0, len(differing), _MOVE_ROWS):
+            rows = differing[first : first + _MOVE_ROWS]
             gap[rows] = _least_move(
                 found.of_rows(rows), logits[rows], claimed[rows], seeds[rows], positions[rows], rule
             )
