@@ -24,6 +24,7 @@ from fastapi.responses import FileResponse
 from infra.broadcast.errors import OpenOrigin, OriginFault
 from infra.broadcast.manifest import MANIFEST_NAME, TOKEN_VARIABLE
 from infra.broadcast.origin import published
+from infra.pool.service.limits import BoundedHttp
 
 START_SECONDS = 60.0
 _NAME = re.compile(rf"{re.escape(MANIFEST_NAME)}|shard_[0-9]{{5,}}\.bin")
@@ -77,7 +78,12 @@ def serving(roots: dict[str, Path], host: str = "127.0.0.1", port: int = 0) -> I
     with socket.socket(family, socket.SOCK_STREAM) as listening:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind((host, port))
-        config = uvicorn.Config(make_app(roots, token), log_level="warning", limit_concurrency=256)
+        config = uvicorn.Config(
+            make_app(roots, token),
+            http=BoundedHttp,
+            log_level="warning",
+            limit_concurrency=256,
+        )
         server = uvicorn.Server(config)
         thread = threading.Thread(target=server.run, args=([listening],), daemon=True)
         thread.start()

@@ -9,6 +9,7 @@ import uvicorn
 from infra.inference import load_engine
 from infra.inference.transformers_engine import TransformersEngine
 from infra.models import registry
+from infra.pool.service.limits import BoundedHttp
 from infra.storage import Store
 from infra.storage.errors import BadPath
 from tasks.validate.check import ModelFacts
@@ -50,7 +51,14 @@ def serve(
     names = {"model": model, "model_revision": revision}
     app = make_app(queue, worker, store, names, token)
     try:
-        uvicorn.run(app, host=host, port=port, log_level="warning", limit_concurrency=256)
+        uvicorn.run(
+            app,
+            host=host,
+            port=port,
+            http=BoundedHttp,
+            log_level="warning",
+            limit_concurrency=256,
+        )
     finally:
         queue.close()
 

@@ -27,6 +27,8 @@ from infra.reaper import AGENT
 
 SOCKET = "bridge.sock"
 SOCKET_DIR = "/run/tracemill"
+MAX_PROCESSES = 32_768
+"""Processes and threads of a container; an engine on eight cards has some thousand."""
 _IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:@-]*")
 
 
@@ -119,6 +121,8 @@ class Launcher:
             "--name", f"prime-task-{task.id}-{config_hash(task)}",
             "--label", f"{AGENT}={self._mark}",
             "--cap-drop", "ALL", "--security-opt", "no-new-privileges",
+            "--pids-limit", str(MAX_PROCESSES),
+            "--memory", str(psutil.virtual_memory().total * 9 // 10),
             "--shm-size", str(psutil.virtual_memory().total // 2),
             *(["--gpus", "all"] if cards() else []),
             *(part for host, path in mounts for part in ("--volume", f"{host}:{path}")),

@@ -1,13 +1,16 @@
 """Publishing: whole versions, growing numbers, a few of them kept."""
 
 import os
+import socket
 import subprocess
 import sys
+from contextlib import suppress
 
 import pytest
 
+from infra.broadcast import service
 from infra.broadcast.errors import NothingToPublish, OpenOrigin, VersionGoesBack, VersionTaken
-from infra.broadcast.service import check_open
+from infra.pool.service.limits import BoundedHttp
 
 
 def test_the_newest_versions_stay(origin, weights):
@@ -80,10 +83,18 @@ def test_a_full_disk_publishes_nothing_and_leaves_nothing(origin, weights):
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.0.1", "example.org"])
 def test_strangers_need_a_token(host):
     with pytest.raises(OpenOrigin):
-        check_open(host, "")
-    check_open(host, "secret")
+        service.check_open(host, "")
+    service.check_open(host, "secret")
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.9.9.9", "::1", "localhost"])
 def test_this_machine_needs_none(host):
-    check_open(host, "")
+    service.check_open(host, "")
+
+
+def test_a_connection_that_says_nothing_is_closed(origin, monkeypatch):
+    monkeypatch.setattr(BoundedHttp, "head_seconds", 0.3)
+    with service.serving({"policy": origin.root}) as url:
+        address = ("127.0.0.1", int(url.rpartition(":")[2]))
+        with socket.create_connection(address, timeout=60) as line, suppress(ConnectionResetError):
+            assert line.recv(1) == b""

@@ -1,6 +1,7 @@
 """A group's files in storage: accepted whole, or the stage named that did not do its part."""
 
 import json
+import struct
 
 import pytest
 from group_of_two import GroupOfTwo, name_of
@@ -8,11 +9,11 @@ from group_of_two import GroupOfTwo, name_of
 from infra.inference import load_engine
 from infra.inference.protocol import Request, SamplingParams
 from infra.models import registry
-from infra.storage import read_table
+from infra.storage import Store, read_table
 from tasks.generate.work import ProofSink
 from tasks.validate.config import ValidateConfig
 from tasks.validate.service_files import UploadReader
-from tasks.validate.service_group import validate_group
+from tasks.validate.service_group import read_rows, validate_group
 from tasks.validate.service_queue import WorkQueue
 from tasks.validate.work_units import WorkUnits
 
@@ -151,3 +152,11 @@ def test_a_stages_file_that_is_not_the_one_triggered_is_that_stages(bench, rows)
     request["file_shas"][1] = "0" * 64
     found = bench.ask(request)
     assert found["failing_indices"] == [1] and "other_sha256" in found["reason"]
+
+
+@pytest.mark.parametrize("dtype", ["F4", "F8_E8M0", "no_such"])
+def test_rows_of_a_dtype_that_torch_lacks_are_none(tmp_path, dtype):
+    header = {"rows": {"dtype": dtype, "shape": [4], "data_offsets": [0, 4]}}
+    text = json.dumps(header).encode()
+    (tmp_path / "x.safetensors").write_bytes(struct.pack("<Q", len(text)) + text + bytes(4))
+    assert read_rows(Store(str(tmp_path)), "x.safetensors") is None
