@@ -31,7 +31,10 @@ def join(
         typer.Option(exists=True, dir_okay=False, help="PEM of the pool's CA, from its operator."),
     ] = None,
     key_file: Annotated[
-        Path | None, typer.Option(help="The node's key; default: in the user's config directory.")
+        Path | None,
+        typer.Option(
+            help="The node's key; default: one for this pool, in the user's config directory."
+        ),
     ] = None,
     images: Annotated[
         Path | None,
@@ -60,7 +63,7 @@ def join(
     does not take this node, or not any more.
     """
     from infra.pool.agent.config import AgentConfig
-    from infra.pool.agent.identity import config_dir
+    from infra.pool.agent.identity import config_dir, key_of_pool
     from infra.pool.agent.images import read_images
     from infra.pool.agent.run import run_agent
 
@@ -68,7 +71,7 @@ def join(
         url=url,
         invite=invite,
         ca=ca,
-        key_file=key_file or config_dir() / "node.key",
+        key_file=key_file or key_of_pool(url),
         images=read_images(images or config_dir() / "images.toml"),
         docker=docker,
         models=tuple(model or ()),

@@ -1,9 +1,10 @@
-"""The node's key: 32 secret bytes in the user's config directory, made at the first start."""
+"""The node's key of a pool: 32 secret bytes in the user's config directory, made when it joins."""
 
 import hashlib
 import os
 import secrets
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from infra.pool.agent.errors import BadKeyFile
 from toploc.signing import SigningKey
@@ -17,6 +18,16 @@ def config_dir() -> Path:
     """Where keys and the list of images lie: never below anything that is published."""
     base = os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"
     return Path(base) / "tracemill"
+
+
+def key_of_pool(url: str) -> Path:
+    """Where the key for a pool lies; another pool gets another one.
+
+    What a node signs names no pool, so one that lies could hand on to another what it was sent.
+    """
+    return (
+        config_dir() / f"node-{hashlib.sha256(urlsplit(url).netloc.encode()).hexdigest()[:16]}.key"
+    )
 
 
 def load_key(path: Path) -> SigningKey:
