@@ -1,5 +1,6 @@
 """The run as its users see it: complete, resumed after kill -9, refused, under attack."""
 
+import contextlib
 import json
 import os
 import shutil
@@ -150,11 +151,13 @@ def test_kill_9_leaves_no_process_behind(cli):
 
 
 def _nodes_of(pid: int) -> list[psutil.Process]:
-    try:
-        children = psutil.Process(pid).children(recursive=True)
-        return [c for c in children if "tasks.provision.worker" in c.cmdline()]
-    except psutil.NoSuchProcess:
-        return []
+    found = []
+    with contextlib.suppress(psutil.NoSuchProcess):
+        for child in psutil.Process(pid).children(recursive=True):
+            with contextlib.suppress(psutil.Error):  # others of the family come and go
+                if "tasks.provision.worker" in child.cmdline():
+                    found.append(child)
+    return found
 
 
 def test_forged_traces_are_rejected_and_show_in_the_funnel(cli, undisturbed):
