@@ -258,15 +258,30 @@ def failed(state: PoolState, event: Failed, effects: Effects) -> None:
         enough = len(shard.user_failures) >= state.settings.user_retries
         if enough and len(set(shard.user_failures)) >= needed:
             end(state, shard, ShardState.FAILED, f"user: {event.reason}"[:500], effects)
-    elif event.cause == "config":
+    elif event.cause == "config" and not task.stopped:
+        life.blame(state, event.node_id, False, f"config: {event.reason}"[:500], effects)
         task.config_reports |= {event.node_id}
         state.touch("task", task.task_id)
-        nodes = sum(task.grouped.values())
-        if len(task.config_reports) >= min(state.settings.config_reports, max(nodes, 1)):
+        if _config_is_bad(state, task):
             stop_task(state, task, f"config: {event.reason}"[:500], effects)
-        life.blame(state, event.node_id, False, f"config: {event.reason}"[:500], effects)
-    else:
+            for node_id in task.config_reports:
+                life.forgive(state, node_id)
+    elif event.cause != "config":
         losses.lost(state, shard, event.node_id, event.reason, effects, strike=True)
+
+
+def _config_is_bad(state: PoolState, task: Task) -> bool:
+    """Whether the reports show that a task cannot run anywhere: few liars cannot stop one that
+    others work on. Its groups fail within seconds of their start, so that a majority is soon
+    there."""
+    worked = task.served > 0 or any(
+        lease.progress > 0
+        for group in state.groups.values()
+        if group.task_id == task.task_id and group.shard_id
+        for lease in state.shards[group.shard_id].leases
+    )
+    least = min(state.settings.config_reports, max(sum(task.grouped.values()), 1))
+    return not worked and len(task.config_reports) >= max(least, task.groups // 2 + 1)
 
 
 def stop_task(state: PoolState, task: Task, reason: str, effects: Effects) -> None:

@@ -189,6 +189,14 @@ def blame(state: PoolState, node_id: str, hard: bool, reason: str, effects: Effe
         exclude(state, node, False, f"{node.strikes} faults, the last: {reason}", effects)
 
 
+def forgive(state: PoolState, node_id: str) -> None:
+    """Take a soft fault back that was not the node's."""
+    if node_id in state.nodes:
+        node = state.nodes[node_id]
+        node.strikes = max(node.strikes - 1, 0)
+        state.touch("node", node_id)
+
+
 def _out_of_group(state: PoolState, node: Node, reason: str, effects: Effects) -> None:
     if node.group_id:
         groups.lose_member(state, state.groups[node.group_id], node, reason, effects)

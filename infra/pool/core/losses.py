@@ -42,10 +42,7 @@ def lost(
         why = f"{len(shard.lost_by)} times lost by {len(set(shard.lost_by))} nodes, the last time"
         leases.end(state, shard, ShardState.FAILED, f"infra: {why}: {reason}"[:500], effects)
         for struck in shard.struck:
-            if struck in state.nodes:
-                node = state.nodes[struck]
-                node.strikes = max(node.strikes - 1, 0)
-                state.touch("node", struck)
+            life.forgive(state, struck)
 
 
 def _hopeless(state: PoolState, task: Task, shard: Shard) -> bool:

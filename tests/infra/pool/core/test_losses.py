@@ -40,7 +40,7 @@ class Play:
         return self.state.shards[f"s{number}"]
 
     def rounds(self, count: int, outcome) -> None:
-        """outcome(node, shard) -> done, infra, user, gone."""
+        """outcome(node, shard) -> done, progress, infra, user, config, gone."""
         for _ in range(count):
             self.now += 1
             self.send(Beats(list(self.state.nodes)))
@@ -56,7 +56,9 @@ class Play:
                 if said == "done":
                     self.send(Submitted(group.group_id, shard))
                     self.send(Judged(shard, group.group_id, True))
-                elif said in ("infra", "user"):
+                elif said == "progress":
+                    self.send(Beat(node, group.group_id, group.version, shard, 0.1))
+                elif said in ("infra", "user", "config"):
                     self.send(Failed(group.group_id, shard, node, said, "it died"))
                 elif said == "gone":
                     self.send(Gone(node))
@@ -127,3 +129,25 @@ def test_round_trips_that_a_node_claims_are_few():
         play.send(Beat("n0", rtt_ms=known + strangers))
     kept = play.state.nodes["n0"].rtt_ms
     assert len(kept) == 256 and set(kept) <= set(play.state.nodes) and "n292" in kept
+
+
+def test_a_bad_config_stops_the_task_once_most_have_met_it_and_strikes_nobody():
+    play = Play(nodes=9, shards=30)
+    play.rounds(3, lambda node, shard: "config")
+    assert play.state.tasks["t"].stopped == "config: it died"
+    assert len(play.state.tasks["t"].config_reports) == 5
+    assert all(node.strikes == 0 for node in play.state.nodes.values())
+
+
+def test_liars_that_blame_the_config_stop_no_task_that_others_work_on():
+    for honest in ("done", "progress"):
+        play, liars = Play(nodes=9, shards=30), {"n0", "n1", "n2", "n3"}
+        play.rounds(12, lambda node, shard: "config" if node in liars else honest)  # noqa: B023
+        assert not play.state.tasks["t"].stopped
+        assert {n for n, node in play.state.nodes.items() if node.state is NodeState.EJECTED} == liars
+
+
+def test_one_node_alone_with_a_bad_config_stops_the_task():
+    play = Play(nodes=1, shards=3)
+    play.rounds(3, lambda node, shard: "config")
+    assert play.state.tasks["t"].stopped
