@@ -24,6 +24,8 @@ from concurrent.futures import Future, ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
 import flows  # noqa: F401  (settings that Prefect must find at its import)
 from flows.config import RunConfig
 from flows.profiles import load_profile
@@ -40,6 +42,8 @@ from tasks.annotate.stage import annotate
 from tasks.collect.collect import collect_tasks
 from tasks.generate.plan import Shard, plan_tasks
 from tasks.generate.stage import Generator, commit_plan, read_plan
+from tasks.generate.upload import SCHEMA as UPLOAD_SCHEMA
+from tasks.generate.upload import Reader, read_upload
 from tasks.provision.worker import answer, works
 from tasks.publish.stage import publish
 from tasks.validate.stage import Validator
@@ -92,7 +96,7 @@ def warm(shared: Session) -> None:
         for n in range(config.provision.node_count())
     ]
     shared.client().run(score_batch, [WARM_ROW, WARM_CODE])
-    shared.reader().submit(int).result()
+    shared.reader().read(b"", 0)
     for job in jobs:
         job.result()
 
@@ -137,8 +141,17 @@ class InlinePool:
         return future
 
 
+class InlineReader(Reader):
+    """The plain loop reads uploads where it is."""
+
+    def read(
+        self, data: bytes, rows: int | None, schema: pa.Schema = UPLOAD_SCHEMA
+    ) -> tuple[bytes, str]:
+        return read_upload(data, rows, schema)
+
+
 class InlineCalls:
-    """Executor and Dask client of the plain loop: a call is made when it is submitted."""
+    """The plain loop's Dask client: a call is made when it is submitted."""
 
     def submit(self, function: Any, *arguments: Any, **_: Any) -> "Future[Any]":
         future: Future[Any] = Future()
@@ -155,7 +168,7 @@ def start_worker(root: str, run_id: str) -> None:
     torch.set_num_threads(1)
     run = find_run(root, run_id)
     pool = InlinePool(run)
-    _worker.update(run=run, pool=pool, calls=InlineCalls())
+    _worker.update(run=run, pool=pool, reader=InlineReader(), calls=InlineCalls())
     for model in models_of(run.config):
         pool.engine(model)
     score_batch([WARM_ROW, WARM_CODE])
@@ -165,7 +178,7 @@ def plain_shard(phase: str, shard: Shard) -> None:
     run, pool, calls = _worker["run"], _worker["pool"], _worker["calls"]
     if phase not in _worker:
         _worker[phase] = (
-            Generator(run.store, run.layout, run.config.uses(phase), pool, calls),
+            Generator(run.store, run.layout, run.config.uses(phase), pool, _worker["reader"]),
             Validator(run.store, run.layout, run.config.validation, pool),
             Scorer(
                 run.store,

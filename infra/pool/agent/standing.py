@@ -29,6 +29,9 @@ log = logging.getLogger("tracemill.agent")
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
 LASTING = 300.0
 """Seconds after which a process counts as one that had started well."""
+MAX_LOG_BYTES = 256 << 20
+"""A log that has become larger begins anew: a task may not fill its node's disk."""
+LOG_LOOK = 1.0
 STOP_SECONDS = 15.0
 JOIN_SECONDS = 5.0
 
@@ -125,7 +128,17 @@ class StandingRunner:
             self._stop()
         self._started_at = int(time.time())
         self._say("RUNNING")
-        return self._process.wait()
+        while True:
+            try:
+                return self._process.wait(LOG_LOOK)
+            except subprocess.TimeoutExpired:
+                self._bound_log()
+
+    def _bound_log(self) -> None:
+        # The process writes at the offset that its descriptor shares with ours.
+        if os.fstat(self._log.fileno()).st_size > MAX_LOG_BYTES:
+            os.lseek(self._log.fileno(), 0, os.SEEK_SET)
+            os.ftruncate(self._log.fileno(), 0)
 
     def _say(self, state: TaskState) -> None:
         self.state = state

@@ -41,8 +41,8 @@ class Settings:
     """Losses with a machine after which a shard is given up; sooner where other shards are rarely
     lost."""
     config_reports: int = 2
-    """Distinct nodes that must report a bad config before the task is stopped: at least so many, and
-    more than half as many as it has groups."""
+    """Distinct nodes that must report a bad config before the task is stopped: at least so many,
+    and more than half as many as it has groups."""
     hedge_share: float = 0.5
     """Hedge a lease only if it is likely to end later than a new one, by this share of a shard's
     usual time."""

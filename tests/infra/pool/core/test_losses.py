@@ -144,7 +144,9 @@ def test_liars_that_blame_the_config_stop_no_task_that_others_work_on():
         play, liars = Play(nodes=9, shards=30), {"n0", "n1", "n2", "n3"}
         play.rounds(12, lambda node, shard: "config" if node in liars else honest)  # noqa: B023
         assert not play.state.tasks["t"].stopped
-        assert {n for n, node in play.state.nodes.items() if node.state is NodeState.EJECTED} == liars
+        assert {
+            n for n, node in play.state.nodes.items() if node.state is NodeState.EJECTED
+        } == liars
 
 
 def test_one_node_alone_with_a_bad_config_stops_the_task():
