@@ -94,7 +94,11 @@ def _node_runs(config: ProvisionConfig, client: PoolClient, pool: RemotePool) ->
 def _wait(config: ProvisionConfig, pool: RemotePool, known: set[str], wanted: int) -> None:
     deadline = time.monotonic() + config.ready_seconds
     while True:
-        ready = [n for n in pool.nodes() if n.node_id not in known and n.state == "Healthy"]
+        # Strangers may join meanwhile.
+        ready = [
+            node for node in pool.nodes()
+            if node.trusted and node.node_id not in known and node.state == "Healthy"
+        ]  # fmt: skip
         if len(ready) >= wanted:
             return
         if time.monotonic() > deadline:

@@ -17,7 +17,7 @@ import httpx
 from pydantic import BaseModel, ValidationError
 
 from infra.pool.errors import NotTrusted, PoolUnreachable, RequestRefused, UnsafeUrl
-from infra.pool.signature import EPOCH, sign_request
+from infra.pool.signature import EPOCH, TIME, sign_request
 from infra.pool.wire import Answer, Epoch, Refusal
 from toploc.signing import SigningKey
 
@@ -46,6 +46,7 @@ class PoolClient:
         self._ca = str(ca or "")
         self._other: httpx.Client | None = None
         self._lock = threading.Lock()
+        self._taken_ms = 0
         headers = {"authorization": f"Bearer {admin_key}"} if admin_key else {}
         verify = ssl.create_default_context(cafile=str(ca)) if ca else True
         limits = httpx.Limits(max_connections=64, max_keepalive_connections=64)
@@ -151,8 +152,17 @@ class PoolClient:
                     return known
                 self._epoch = Epoch.model_validate_json(known.content).epoch
             where, _, query = request.url.raw_path.decode("ascii").partition("?")
-            request.headers.update(sign_request(self._key, self._epoch, method, where, query, data))
-        return self._http.send(request)
+            # A clock that is set back must not make new requests older than those taken.
+            request.headers.update(
+                sign_request(
+                    self._key, self._epoch, method, where, query, data, after=self._taken_ms
+                )
+            )
+        response = self._http.send(request)
+        if self._key is not None and response.status_code != 401:
+            with self._lock:
+                self._taken_ms = max(self._taken_ms, int(request.headers[TIME]))
+        return response
 
 
 def _certificate_fault(error: BaseException | None) -> str:

@@ -82,7 +82,16 @@ class Slash(_Record):
     """What shows it: file and its SHA-256, trace ids, figures, signature."""
 
 
-Record = Annotated[Work | Verdict | Invalidation | Slash, Field(discriminator="kind")]
+class Ejection(_Record):
+    """A node is out of its pool for a failed admission, repeated faults, or by the operator; no
+    lie was shown, and another pool may take it."""
+
+    kind: Literal["ejection"] = "ejection"
+    node_id: str
+    reason: str
+
+
+Record = Annotated[Work | Verdict | Invalidation | Slash | Ejection, Field(discriminator="kind")]
 
 
 class Entry(BaseModel):

@@ -66,6 +66,8 @@ class NodeStatus:
     """A state of infra.pool.core.state.NodeState."""
     grouped: bool
     """It works for a task."""
+    trusted: bool
+    """It was invited as one of ours."""
 
 
 class NodePool(Protocol):

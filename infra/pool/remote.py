@@ -157,7 +157,10 @@ class RemotePool:
     def nodes(self) -> list[NodeStatus]:
         """The nodes of the service at this moment."""
         listed = self._client.call("GET", "/nodes", answer=_Nodes).nodes
-        return [NodeStatus(node["address"], node["status"], bool(node["group"])) for node in listed]
+        return [
+            NodeStatus(node["address"], node["status"], bool(node["group"]), node["trusted"])
+            for node in listed
+        ]
 
     def distrust(self, node_id: str, reason: str, evidence: Mapping[str, Any]) -> None:
         """Ban a node; one that this service does not know changes nothing."""

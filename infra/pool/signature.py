@@ -51,13 +51,21 @@ class Signed:
 
 
 def sign_request(
-    key: SigningKey, epoch: str, method: str, path: str, query: str, body: bytes
+    key: SigningKey,
+    epoch: str,
+    method: str,
+    path: str,
+    query: str,
+    body: bytes,
+    *,
+    after: int = 0,
 ) -> dict[str, str]:
     """Headers for one request; a request that is sent again is signed again.
 
-    `path` and `query` are as in the request line, percent-encoded; `query` is without `?`.
+    `path` and `query` are as in the request line, percent-encoded; `query` is without `?`. The time
+    is later than `after`, in milliseconds since 1970, whatever the clock says.
     """
-    time_ms, nonce = time.time_ns() // 1_000_000, secrets.token_hex(16)
+    time_ms, nonce = max(time.time_ns() // 1_000_000, after + 1), secrets.token_hex(16)
     signature = key.sign(_digest(method, path, query, body, time_ms, nonce, epoch))
     return Signed(key.node_id, time_ms, nonce, epoch, signature).headers()
 

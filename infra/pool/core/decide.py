@@ -10,6 +10,7 @@ from infra.pool.core.errors import BadTask
 from infra.pool.core.events import (
     Beat,
     Beats,
+    CanaryGiven,
     Disbanded,
     Dropped,
     Effect,
@@ -56,6 +57,8 @@ def decide(state: PoolState, event: Event, now: float) -> tuple[PoolState, list[
             life.registered(state, event, effects)
         case Proved():
             life.proved(state, event, effects)
+        case CanaryGiven():
+            life.tried(state, event)
         case Submitted():
             leases.submitted(state, event, effects)
             leases.grant(state, effects)

@@ -35,6 +35,14 @@ class Proved:
 
 
 @dataclass(frozen=True, slots=True)
+class CanaryGiven:
+    """A node that is not admitted yet works for some time before it is judged."""
+
+    node_id: str
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class Beat:
     """A heartbeat. What it reports is a claim; it decides no verdict."""
 
@@ -164,6 +172,7 @@ class Tick:
 Event = (
     Registered
     | Proved
+    | CanaryGiven
     | Beat
     | Beats
     | Leaving

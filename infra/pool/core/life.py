@@ -10,6 +10,7 @@ import heapq
 from infra.pool.core import groups, leases, losses
 from infra.pool.core.events import (
     Beat,
+    CanaryGiven,
     ChallengeWanted,
     Effects,
     GroupReady,
@@ -76,6 +77,13 @@ def proved(state: PoolState, event: Proved, effects: Effects) -> None:
     node.proven, node.rate, node.last_seen = True, event.rate, state.now
     set_state(state, node, NodeState.WAITING, "proven", effects)
     state.look_at(node, state.now + state.settings.unhealthy_after)
+
+
+def tried(state: PoolState, event: CanaryGiven) -> None:
+    """A node that is being admitted has more time."""
+    node = state.nodes.get(event.node_id)
+    if node is not None and node.state is NodeState.DISCOVERED:
+        state.look_at(node, state.now + event.seconds)
 
 
 def seen(state: PoolState, node: Node, effects: Effects) -> None:

@@ -14,7 +14,7 @@ from fastapi.concurrency import run_in_threadpool
 
 from infra.pool import challenge as proof
 from infra.pool import wire
-from infra.pool.core.events import Proved, Registered
+from infra.pool.core.events import CanaryGiven, Proved, Registered
 from infra.pool.core.requirements import Specs
 from infra.pool.core.state import NodeState
 from infra.pool.service.errors import Conflict, Forbidden
@@ -32,6 +32,7 @@ class _Pending:
     seconds: float = 0.0
     root: str = ""
     secret: bytes = b""
+    answered: bool = False
     rate: float = 0.0
     canary_due: float = 0.0
 
@@ -85,6 +86,8 @@ class Admission:
             }
         )
         pool.journal.touch("card", ask.id)
+        # What it was asked was for the specs that it claimed before.
+        self._pending.pop(ask.id, None)
         place = ask.location
         pool.decide(
             Registered(
@@ -142,9 +145,9 @@ class Admission:
     async def answer(self, node_id: str, said: wire.ChallengeAnswer) -> wire.Admission:
         """Judge the opened rows; then comes the canary, where there is one."""
         pending = self._find(node_id, said.challenge_id)
-        if not pending.root or pending.canary_due:
+        if not pending.root or pending.answered:
             raise Conflict("no root was committed to, or it was answered already", "OUT_OF_ORDER")
-        pending.canary_due = time.monotonic() + CANARY_SECONDS
+        pending.answered = True
         verdict = await run_in_threadpool(
             proof.judge,
             pending.challenge,
@@ -154,9 +157,12 @@ class Admission:
             pending.secret,
             pending.seconds,
         )
+        self._find(node_id, said.challenge_id)  # it may have registered anew meanwhile
         pending.rate = verdict.rate
         canary = self._pool.settings.canary
         if verdict.passed and canary is not None:
+            pending.canary_due = time.monotonic() + CANARY_SECONDS
+            self._pool.decide(CanaryGiven(node_id, CANARY_SECONDS))
             work = wire.CanaryWork(
                 shard_id="canary", task_id="canary", payload=canary.payload, image=canary.image
             )

@@ -28,7 +28,7 @@ from infra.pool.core.events import (
     TaskStopped,
 )
 from infra.pool.core.state import NodeState, PoolState
-from infra.pool.ledger import Record
+from infra.pool.ledger import Ejection, Record
 from infra.pool.service.journal import Journal
 from infra.pool.service.listeners import Listeners
 from infra.pool.service.settings import ServiceSettings
@@ -104,6 +104,8 @@ class Pool:
         self._ending = False
         self._last_result = 0
         self._last_record = 0
+        # A step of the wall clock must not hold up what the core waits for.
+        self._clock = time.time() - time.monotonic()
 
     async def open(self, epoch: str) -> None:
         """Read what is stored."""
@@ -117,7 +119,7 @@ class Pool:
                 self.tasks[key] = wire.TaskView.model_validate_json(text)
             elif kind == "invite":
                 self.invites[key] = InviteRow.model_validate_json(text)
-        self.state = codec.load(core, self.state.settings, time.time())
+        self.state = codec.load(core, self.state.settings, self._now())
         self._last_result = await self.store.last_result()
         waiting = [number for number, _ in await self.store.records()]
         self._last_record = max(waiting, default=0)
@@ -133,9 +135,12 @@ class Pool:
         found = own[kind].get(key)
         return None if found is None else found.model_dump_json()
 
+    def _now(self) -> float:
+        return self._clock + time.monotonic()
+
     def decide(self, event: Event) -> list[Effect]:
         """Take an event into account: state, journal, results, listeners and who waits."""
-        _, effects = decide(self.state, event, time.time())
+        _, effects = decide(self.state, event, self._now())
         if self.state.changed:
             touched: set[str] = set()
             for kind, key in self.state.changed:
@@ -172,6 +177,8 @@ class Pool:
                 row = wire.ResultRow(seq=0, shard_id="", state="stopped", reason=effect.reason)
                 self.add_result(effect.task_id, row)
             case NodeChanged() if effect.new in _SILENT:
+                if effect.new == NodeState.EJECTED:
+                    self.record(Ejection(node_id=effect.node_id, reason=effect.reason))
                 self.metrics.pop(effect.node_id, None)
                 self.reports.pop(effect.node_id, None)
                 self.orders.pop(effect.node_id, None)

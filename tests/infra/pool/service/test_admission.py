@@ -7,7 +7,9 @@ import pytest
 
 from infra.pool import wire
 from infra.pool.challenge import Numpy, Work
-from infra.pool.service.admission import Admission
+from infra.pool.core.decide import decide
+from infra.pool.core.events import Tick
+from infra.pool.service.admission import CANARY_SECONDS, Admission
 from infra.pool.service.errors import Conflict, Forbidden
 from infra.pool.service.listeners import Listeners
 from infra.pool.service.pool import Pool
@@ -55,6 +57,76 @@ def admitted(tmp_path, spoil=lambda openings: openings, output=None, canary=CANA
         return told, node
 
     return asyncio.run(run())
+
+
+@pytest.mark.parametrize("step", ["committed", "judging", "canary"])
+def test_other_specs_than_those_that_were_proven_are_not_let_in(tmp_path, monkeypatch, step):
+    """A laptop proves itself and registers as eight H200 before it is judged."""
+
+    async def run():
+        settings = ServiceSettings(canary=CANARY)
+        pool = Pool(PoolStore(str(tmp_path / "pool.sqlite")), settings, Listeners([]))
+        await pool.open("epoch")
+        admission, node_id = Admission(pool), SigningKey.generate().node_id
+        key = admission.invite(wire.InviteRequest()).invite
+        ask = wire.RegisterRequest(id=node_id, invite=key)
+        gpus = wire.GpuSpecs(count=8, model="H200", memory_mb=1128000)
+        more = ask.model_copy(update={"compute_specs": wire.ComputeSpecs(gpu=gpus)})
+        admission.register(ask, "127.0.0.1")
+        offer = admission.offer(node_id)
+        work = Work(offer.challenge, [Numpy()])
+        reveal = admission.commit(
+            node_id, wire.ChallengeCommit(challenge_id=offer.challenge_id, root=work.root)
+        )
+        answer = wire.ChallengeAnswer(
+            challenge_id=offer.challenge_id, openings=work.open(reveal.rows)
+        )
+        with pytest.raises(Conflict):
+            if step == "committed":
+                admission.register(more, "127.0.0.1")
+            judging = asyncio.create_task(admission.answer(node_id, answer))
+            if step == "judging":
+                await asyncio.sleep(0)
+                admission.register(more, "127.0.0.1")
+            assert (await judging).canary is not None
+            admission.register(more, "127.0.0.1")
+            admission.canary(node_id, wire.CanaryResult(output=CANARY.expected))
+        node = pool.state.nodes[node_id]
+        assert node.state == "Discovered" and not node.proven and node.specs.gpu_count == 8
+        await pool.journal.flush()
+        await pool.store.close()
+
+    asyncio.run(run())
+
+
+def test_a_canary_may_take_longer_than_the_challenge(tmp_path):
+    async def run():
+        settings = ServiceSettings(canary=CANARY)
+        pool = Pool(PoolStore(str(tmp_path / "pool.sqlite")), settings, Listeners([]))
+        await pool.open("epoch")
+        admission, node_id = Admission(pool), SigningKey.generate().node_id
+        key = admission.invite(wire.InviteRequest()).invite
+        admission.register(wire.RegisterRequest(id=node_id, invite=key), "127.0.0.1")
+        offer = admission.offer(node_id)
+        work = Work(offer.challenge, [Numpy()])
+        reveal = admission.commit(
+            node_id, wire.ChallengeCommit(challenge_id=offer.challenge_id, root=work.root)
+        )
+        openings = work.open(reveal.rows)
+        await admission.answer(
+            node_id, wire.ChallengeAnswer(challenge_id=offer.challenge_id, openings=openings)
+        )
+        wait = pool.state.settings.challenge_seconds
+        for seconds, there in ((wait + 1, True), (CANARY_SECONDS + 1, False)):
+            # Ticks without a gap, as the service makes them.
+            until = pool.state.now + seconds
+            while pool.state.now < until:
+                decide(pool.state, Tick(), pool.state.now + 5.0)
+            assert (node_id in pool.state.nodes) == there
+        await pool.journal.flush()
+        await pool.store.close()
+
+    asyncio.run(run())
 
 
 def test_an_honest_node_is_let_in(tmp_path):

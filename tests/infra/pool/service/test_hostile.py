@@ -8,7 +8,10 @@ import time
 import pytest
 
 from infra.pool import signature
+from infra.pool.client import PoolClient
+from infra.pool.errors import RequestRefused
 from infra.pool.signature import EPOCH, TIME
+from infra.pool.wire import Heartbeat
 from toploc.signing import SigningKey
 
 BEAT = "/heartbeat"
@@ -73,6 +76,21 @@ def test_out_of_time_and_epoch(service, monkeypatch):
     answer = node.send(node.signed("POST", BEAT, {"address": node.id}))
     refused(answer, 401, "WRONG_EPOCH")
     assert answer.headers[EPOCH] == service.http.get("/epoch").json()["epoch"]
+
+
+def test_a_nodes_clock_may_be_set_back_or_right(service, monkeypatch):
+    node, now = service.node(), time.time_ns()
+    client = PoolClient(str(service.http.base_url), key=node.key, patience=1.0)
+    body = Heartbeat(address=node.id)
+    for ahead, refused_with in ((50, ""), (0, ""), (120, "REQUEST_EXPIRED"), (0, "")):
+        with monkeypatch.context() as patch:
+            patch.setattr(signature.time, "time_ns", lambda s=ahead: now + s * 10**9)
+            if refused_with:
+                with pytest.raises(RequestRefused, match=refused_with):
+                    client.call("POST", "/heartbeat", body)
+            else:
+                client.call("POST", "/heartbeat", body)
+    client.close()
 
 
 def test_strangers(service):

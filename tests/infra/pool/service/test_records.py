@@ -43,3 +43,16 @@ def test_what_was_written_before_a_kill_is_not_written_again(service, stopped):
     reasons = [e.record.reason for e in entries(store) if e.record.kind == "slash"]
     assert reasons.count("waits 0") == 1 and reasons[-3:] == ["waits 0", "another run", "waits 1"]
     assert verify(store).faults == []
+
+
+def test_an_ejection_is_recorded_and_is_no_slash(service):
+    node = service.node()
+    node.beat()
+    service.ask("POST", f"/nodes/{node.id}/eject", {"reason": "it is broken"})
+    store, deadline = Store(str(service.root)), time.monotonic() + 30
+    while time.monotonic() < deadline:
+        found = [e.record for e in entries(store) if getattr(e.record, "node_id", "") == node.id]
+        if found:
+            break
+        time.sleep(0.1)
+    assert [(record.kind, record.reason) for record in found] == [("ejection", "it is broken")]
