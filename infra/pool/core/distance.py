@@ -8,7 +8,7 @@ the last miles. A node without a place is as far as the formation tolerates, so 
 import math
 from functools import lru_cache
 
-from infra.pool.core.state import Node
+from infra.pool.core.state import Node, Settings
 
 EARTH_KM = 6371.0
 UNKNOWN_MS = 150.0
@@ -36,6 +36,14 @@ def haversine_km(a: tuple[float, float], b: tuple[float, float]) -> float:
         + math.cos(lat1) * math.cos(lat2) * math.sin((lon2 - lon1) / 2) ** 2
     )
     return 2 * EARTH_KM * math.asin(min(1.0, math.sqrt(h)))
+
+
+def together(node: Node, others: list[Node], settings: Settings) -> bool:
+    """Whether a node may be in a group with all the others: near enough and alike enough."""
+    return all(
+        similar(node, other, settings.max_rate_ratio) and apart(node, other) <= settings.max_rtt_ms
+        for other in others
+    )
 
 
 def similar(a: Node, b: Node, ratio: float) -> bool:

@@ -6,7 +6,7 @@ task only at a shard border, and only when it is old enough that its own loading
 """
 
 from infra.pool.core import leases, life
-from infra.pool.core.distance import apart, similar
+from infra.pool.core.distance import apart, similar, together
 from infra.pool.core.events import Effects, GroupDestroyed, MemberReplaced
 from infra.pool.core.requirements import Topology
 from infra.pool.core.state import Group, Node, NodeState, PoolState, Task
@@ -70,17 +70,22 @@ def best_spare(
     best: tuple[tuple[bool, bool, float], Node] | None = None
     for node_id in state.idle:
         node = state.nodes[node_id]
-        if not free_for(state, node, task) or not topology.requirement.met_by(node.specs):
+        if not _fits(state, node, topology, task, others):
             continue
         far = max((apart(node, other) for other in others), default=0.0)
-        if far > state.settings.max_rtt_ms or not all(
-            similar(node, other, state.settings.max_rate_ratio) for other in others
-        ):
-            continue
         score = (node.loaded != part, task.model not in node.models, far)
         if best is None or score < best[0]:
             best = (score, node)
     return best[1] if best else None
+
+
+def _fits(state: PoolState, node: Node, topology: Topology, task: Task, others: list[Node]) -> bool:
+    """Whether a node may take a place beside the others in a group of a task."""
+    return (
+        free_for(state, node, task)
+        and topology.requirement.met_by(node.specs)
+        and together(node, others, state.settings)
+    )
 
 
 def free_for(state: PoolState, node: Node, task: Task) -> bool:
@@ -123,18 +128,32 @@ def mend(state: PoolState, effects: Effects) -> None:
 
 
 def _sacrifice(state: PoolState, group: Group, effects: Effects) -> bool:
-    """Dissolve another stalled group of the same shape, the youngest, for its healthy nodes."""
+    """Dissolve another stalled group whose healthy nodes make this one whole: of no higher
+    priority, the least important and youngest first."""
+    task = state.tasks[group.task_id]
     others = [
         state.groups[other_id]
         for other_id in state.stalled
-        if other_id != group.group_id and state.groups[other_id].topology == group.topology
+        if other_id != group.group_id
+        and state.tasks[state.groups[other_id].task_id].priority <= task.priority
     ]
-    if not others or group.stalled_at is None:
+    others.sort(key=lambda g: (state.tasks[g.task_id].priority, -g.created_at, g.group_id))
+    chosen = next((other for other in others if _makes_whole(state, group, task, other)), None)
+    if chosen is None:
         return False
-    chosen = max(others, key=lambda other: (other.created_at, other.group_id))
-    reason = f"its nodes mend group {group.group_id}"
-    dissolve(state, chosen, reason, effects)
+    dissolve(state, chosen, f"its nodes mend group {group.group_id}", effects)
     return True
+
+
+def _makes_whole(state: PoolState, group: Group, task: Task, other: Group) -> bool:
+    """Whether the healthy nodes of another group can take the places of all silent members."""
+    members, topology = state.members(group), state.topology(group)
+    whole = [node for node in members if node.state is NodeState.HEALTHY]
+    for node in state.members(other):
+        usable = node.state is NodeState.HEALTHY and not node.leaving
+        if len(whole) < len(members) and usable and _fits(state, node, topology, task, whole):
+            whole.append(node)
+    return len(whole) == len(members)
 
 
 def retire(state: PoolState, effects: Effects) -> None:
