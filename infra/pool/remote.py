@@ -154,6 +154,10 @@ class RemotePool:
         submitted.future.add_done_callback(lambda future: self._cancelled(shard_id, future))
         return submitted.future
 
+    def waiting(self) -> int:
+        """Jobs without a result."""
+        return len(self._jobs)
+
     def nodes(self) -> list[NodeStatus]:
         """The nodes of the service at this moment."""
         listed = self._client.call("GET", "/nodes", answer=_Nodes).nodes

@@ -9,11 +9,13 @@ import sys
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 from prefect.client.orchestration import get_client
 from prefect.settings import get_current_settings
 from prefect.testing.utilities import prefect_test_harness
 
+from flows.node_runs import BLOCK
 from flows.nodes import pool_of
 from infra.pool import Job
 from infra.pool.client import PoolClient
@@ -36,6 +38,20 @@ def until(is_so, what: str) -> None:
 def test_a_pool_of_its_own_needs_no_work_pools():
     with pytest.raises(ValueError, match=r"work_pools need a pool's service"):
         ProvisionConfig(work_pools=[{"deployment": "serve-node/cpu", "nodes": 1}])
+
+
+def finals(client) -> list[str]:
+    runs = client.read_flow_runs()
+    return [run.state.name for run in runs if run.state and run.state.is_final()]
+
+
+def agents(pid: int) -> list[psutil.Process]:
+    """Agents below the runner of flows."""
+    return [
+        child
+        for child in psutil.Process(pid).children(recursive=True)
+        if "infra.pool.agent" in child.cmdline()
+    ]
 
 
 @pytest.fixture
@@ -95,13 +111,24 @@ def test_nodes_come_work_and_go(service, tmp_path):
                     ]
                     assert [job.result(WAIT).output["models"] for job in jobs] == [1, 1]
                     assert all(node.state == "Healthy" for node in pool.nodes())
+                    killed = agents(runner.pid)[0]
+                    killed.kill()
+                    # Nothing is to be done: nobody is wanted in its place. Then there is.
+                    until(lambda: len(finals(client)) == 1, "the run of the killed node has ended")
+                    more = [
+                        pool.submit(Job(f"more-{n}", "load", {"models": ["tracemill/nano-s"]}))
+                        for n in range(2000)
+                    ]
+                    until(lambda: len(client.read_flow_runs()) == 3, "another is started")
+                    for job in more:
+                        job.cancel()
+                    blocks = client.read_block_documents_by_type("secret")
+                    assert len([b for b in blocks if b.name.startswith(BLOCK)]) == 2
 
-                def ended() -> bool:
-                    runs = client.read_flow_runs()
-                    return len(runs) == 2 and all(r.state and r.state.is_final() for r in runs)
-
-                until(ended, "the runs are cancelled")
-                assert {run.state.name for run in client.read_flow_runs()} == {"Cancelled"}
+                until(lambda: len(finals(client)) == 3, "the runs are cancelled")
+                states = sorted(run.state.name for run in client.read_flow_runs())
+                assert states == ["Cancelled", "Cancelled", "Failed"]
+                assert not client.read_block_documents_by_type("secret")
         finally:
             runner.terminate()
             runner.wait(60)
