@@ -20,8 +20,11 @@ import httpx
 from infra.pool.core.events import (
     GroupCreated,
     GroupDestroyed,
+    GroupReady,
     MemberReplaced,
     NodeChanged,
+    TaskCreated,
+    TaskDeleted,
     TaskStopped,
 )
 from infra.pool.service.settings import Webhook
@@ -32,7 +35,16 @@ TRIES = 6
 _TIMEOUT = 30.0
 _MAX_QUEUE = 10_000
 
-Transition = NodeChanged | GroupCreated | GroupDestroyed | MemberReplaced | TaskStopped
+Transition = (
+    NodeChanged
+    | GroupCreated
+    | GroupReady
+    | GroupDestroyed
+    | MemberReplaced
+    | TaskCreated
+    | TaskStopped
+    | TaskDeleted
+)
 
 
 class Listeners:
@@ -142,6 +154,8 @@ def _payload(effect: Transition, ip_address: str, port: int) -> tuple[str, str, 
             return "node.status_changed", effect.node_id, data
         case GroupCreated():
             return "group.created", effect.group_id, _group(effect, effect.topology)
+        case GroupReady():
+            return "group.ready", effect.group_id, {"group_id": effect.group_id}
         case GroupDestroyed():
             data = _group(effect, effect.topology) | {"reason": effect.reason}
             return "group.destroyed", effect.group_id, data
@@ -156,6 +170,12 @@ def _payload(effect: Transition, ip_address: str, port: int) -> tuple[str, str, 
         case TaskStopped():
             data = {"task_id": effect.task_id, "reason": effect.reason}
             return "task.stopped", effect.task_id, data
+        case TaskCreated():
+            task = effect.task
+            data = {"task_id": task.task_id, "name": task.name, "priority": task.priority}
+            return "task.created", task.task_id, data
+        case TaskDeleted():
+            return "task.deleted", effect.task_id, {"task_id": effect.task_id}
 
 
 def _group(effect: GroupCreated | GroupDestroyed, topology: str) -> dict[str, Any]:

@@ -22,9 +22,12 @@ from infra.pool.core.events import (
     Event,
     GroupCreated,
     GroupDestroyed,
+    GroupReady,
     MemberReplaced,
     NodeChanged,
     ShardEnded,
+    TaskCreated,
+    TaskDeleted,
     TaskStopped,
 )
 from infra.pool.core.state import NodeState, PoolState
@@ -155,6 +158,8 @@ class Pool:
                     touched.update(self.state.groups[key].members)
             self.state.changed.clear()
             self.wake(touched)
+        if isinstance(event, TaskCreated | TaskDeleted):
+            self.listeners.tell(event, "", 0)
         for effect in effects:
             self._follow(effect)
         return effects
@@ -183,7 +188,8 @@ class Pool:
                 self.reports.pop(effect.node_id, None)
                 self.orders.pop(effect.node_id, None)
         if isinstance(
-            effect, NodeChanged | GroupCreated | GroupDestroyed | MemberReplaced | TaskStopped
+            effect,
+            NodeChanged | GroupCreated | GroupReady | GroupDestroyed | MemberReplaced | TaskStopped,
         ):
             card = self.cards.get(effect.node_id) if isinstance(effect, NodeChanged) else None
             self.listeners.tell(effect, card.ip_address if card else "", card.port if card else 0)

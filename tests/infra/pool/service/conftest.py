@@ -188,8 +188,8 @@ def another(tmp_path: Path) -> Iterator[Callable[..., Service]]:
     """Makes and starts services of their own."""
     made: list[Service] = []
 
-    def make(**options: Any) -> Service:
-        made.append(Service(tmp_path / str(len(made)), {}, **options))
+    def make(settings: dict[str, Any] | None = None, **options: Any) -> Service:
+        made.append(Service(tmp_path / str(len(made)), settings or {}, **options))
         made[-1].start()
         return made[-1]
 

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import threading
+import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import httpx
@@ -77,6 +78,24 @@ def test_webhooks(receiver, monkeypatch):
     assert events["group.created"]["configuration_name"] == "2x24GB"
     assert events["group.destroyed"]["nodes"] == [NODE]
     assert all(isinstance(body["timestamp"], int) for _, _, body in posted)
+
+
+def test_a_task_is_heard_of_from_its_start_to_its_end(receiver, another):
+    url, posted, _ = receiver
+    service = another({"webhooks": [{"url": url}]})
+    node = service.node()
+    task = service.task("words", shards=1)
+    group = node.group()["group_id"]
+    service.ask("DELETE", f"/tasks/{task}")
+    wanted = ["task.created", "group.created", "group.ready", "task.deleted", "group.destroyed"]
+    deadline = time.monotonic() + 30
+    while not {body["event"] for _, _, body in posted} >= set(wanted):
+        assert time.monotonic() < deadline, posted
+        time.sleep(0.05)
+    told = [body for _, _, body in posted if not body["event"].startswith("node.")]
+    assert sorted(body["event"] for body in told) == sorted(wanted)
+    assert told[0]["data"] == {"task_id": task, "name": "words", "priority": 0}
+    assert {b["data"].get("group_id", group) for b in told} == {group}
 
 
 @pytest.fixture
