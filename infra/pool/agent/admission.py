@@ -1,13 +1,11 @@
 """A node's way into the pool: it registers, proves its compute, and does the canary shard."""
 
 import shutil
-import tempfile
 from collections.abc import Callable
-from pathlib import Path
 
 from infra.pool.agent.cuda import devices
 from infra.pool.agent.errors import NotAdmitted
-from infra.pool.agent.worker import Worker
+from infra.pool.agent.launch import Launch
 from infra.pool.challenge import Work
 from infra.pool.client import PoolClient
 from infra.pool.errors import RequestRefused
@@ -28,15 +26,15 @@ CONFLICT = 409
 
 
 def join(
-    client: PoolClient, request: RegisterRequest, worker_for: Callable[[str], Worker]
+    client: PoolClient, request: RegisterRequest, launch_of: Callable[[str], Launch]
 ) -> Registration:
-    """Register and prove; NotAdmitted says why not. `worker_for` starts the worker of an image.
+    """Register and prove; NotAdmitted says why not. `launch_of` says how an image is started.
 
     A service that was restarted in between has forgotten the challenge: then it begins again.
     """
     for _ in range(ATTEMPTS):
         try:
-            return _join(client, request, worker_for)
+            return _join(client, request, launch_of)
         except RequestRefused as error:
             why = str(error)
             if error.status != CONFLICT:
@@ -45,13 +43,13 @@ def join(
 
 
 def _join(
-    client: PoolClient, request: RegisterRequest, worker_for: Callable[[str], Worker]
+    client: PoolClient, request: RegisterRequest, launch_of: Callable[[str], Launch]
 ) -> Registration:
     registration = client.call("PUT", "/nodes", request, Registration)
     if registration.challenge:
         admission = prove(client)
         if admission.canary is not None:
-            admission = do_canary(client, admission.canary, worker_for(admission.canary.image))
+            admission = do_canary(client, admission.canary, launch_of(admission.canary.image))
         if not admission.passed:
             raise NotAdmitted(f"the pool does not admit this node: {admission.reason}")
     return registration
@@ -68,13 +66,14 @@ def prove(client: PoolClient) -> Admission:
     return client.call("POST", "/nodes/challenge/answer", opened, Admission)
 
 
-def do_canary(client: PoolClient, canary: CanaryWork, worker: Worker) -> Admission:
+def do_canary(client: PoolClient, canary: CanaryWork, launch: Launch) -> Admission:
     """Do a shard whose result the pool knows."""
-    out = Path(tempfile.mkdtemp(prefix="tracemill-canary-"))
+    out, inside = launch.out()
+    worker = launch.worker()
     try:
         worker.meet()
         answer = worker.ask(
-            canary.payload | {"job_id": canary.shard_id, "out": str(out)}, lambda share: None
+            canary.payload | {"job_id": canary.shard_id, "out": inside}, lambda share: None
         )
     finally:
         worker.stop()

@@ -10,7 +10,6 @@ import logging
 import signal
 import threading
 import time
-from functools import partial
 from pathlib import Path
 
 from infra.pool.agent import machine
@@ -21,7 +20,6 @@ from infra.pool.agent.launch import Launch, Launcher
 from infra.pool.agent.peers import Peers
 from infra.pool.agent.shards import Lease, Place, ShardRunner
 from infra.pool.agent.standing import StandingRunner
-from infra.pool.agent.worker import Worker
 from infra.pool.client import PoolClient
 from infra.pool.errors import PoolError, PoolUnreachable, RequestRefused
 from infra.pool.wire import (
@@ -254,8 +252,7 @@ class Agent:
     def _start(self, place: Place, task: Assignment) -> ShardRunner | StandingRunner:
         launch = self._launcher.launch(task)
         if task.sharded:
-            start = partial(Worker, launch.command, launch.env)
-            return ShardRunner(self._client, place, start, self._report)
+            return ShardRunner(self._client, place, launch, self._report)
         return StandingRunner(self._client, place, task, launch, self._report)
 
     def _stop_runner(self) -> None:

@@ -2,8 +2,8 @@
 
 As in the original: JSON objects one after the other, `{"task_id", "<label>": number, ...}` or
 `{"task_id", "output/save_path", "output/sha256", ...}`. Invariants: a container can do nothing else
-with the agent; a path that it names is one below its own `/data`, links included; what is uploaded
-has the SHA-256 that the container said.
+with the agent; a path that it names is one below its own `/data`, and no link; what is uploaded has
+the SHA-256 that the container said.
 """
 
 import codecs
@@ -19,7 +19,8 @@ from collections.abc import Callable
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from infra.pool.wire import MAX_UPLOAD_BYTES, Metric, MetricKey
+from infra.pool.agent.uploads import read_below
+from infra.pool.wire import Metric, MetricKey
 
 log = logging.getLogger("tracemill.agent")
 
@@ -113,12 +114,7 @@ class Bridge:
         inside = PurePosixPath(where)
         if inside.is_absolute():
             inside = inside.relative_to(DATA)
-        path = (self._data / inside).resolve()
-        if not path.is_relative_to(self._data.resolve()) or not path.is_file():
-            raise ValueError(f"{where[:200]!r} is no file below {DATA}")
-        if path.stat().st_size > MAX_UPLOAD_BYTES:
-            raise ValueError(f"{where[:200]!r} has more than {MAX_UPLOAD_BYTES} bytes")
-        data = path.read_bytes()
+        data = read_below(self._data, str(inside))
         if hashlib.sha256(data).hexdigest() != sha256:
             raise ValueError(f"{where[:200]!r} does not have the SHA-256 that was said")
-        self._upload(data, path.name)
+        self._upload(data, inside.name)

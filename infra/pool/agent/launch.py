@@ -11,12 +11,14 @@ import hashlib
 import json
 import re
 import shutil
+import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
 
+from infra.pool.agent.bridge import DATA
 from infra.pool.agent.errors import BadMount, NoImage
 from infra.pool.agent.identity import NODE_KEY
 from infra.pool.agent.images import Images, local_environment, own_environment
@@ -44,6 +46,19 @@ class Launch:
     container: str = ""
     """Name of the container."""
 
+    def worker(self) -> Worker:
+        """Start it as a worker of shards."""
+        return Worker(self.command, self.env, self.container)
+
+    def out(self) -> tuple[Path, str]:
+        """A new directory below `data` for what a shard makes, and its name for the process."""
+        made = Path(tempfile.mkdtemp(prefix="out-", dir=self.data))
+        if not self.container:
+            return made, str(made)
+        # Another user may write there; others of this machine do not come through `data`'s parent.
+        made.chmod(0o777)
+        return made, f"{DATA}/{made.name}"
+
 
 class Launcher:
     """This node's ways to run an image."""
@@ -67,7 +82,8 @@ class Launcher:
         """How a task is started here; NoImage where it cannot be."""
         home = self._work_dir / hashlib.sha256(task.id.encode()).hexdigest()[:16]
         data = home / "data"
-        data.mkdir(parents=True, exist_ok=True)
+        home.mkdir(mode=0o700, parents=True, exist_ok=True)
+        data.mkdir(exist_ok=True)
         entry = self._images.images.get(task.image)
         given = {"NODE_ADDRESS": self._node_id, "PRIME_TASK_ID": task.id}
         if entry is not None:
@@ -90,14 +106,13 @@ class Launcher:
         named = _IMAGE.fullmatch(task.image) is not None
         return task.image in self._images.images or (self._docker is not None and named)
 
-    def canary(self, image: str) -> Worker:
-        """A worker of an image by itself."""
+    def canary(self, image: str) -> Launch:
+        """How an image is started by itself."""
         bare = Assignment(
             id="canary", name="canary", image=image, env_vars={}, cmd=None, entrypoint=None,
             volume_mounts=[], sharded=True,
         )  # fmt: skip
-        launch = self.launch(bare)
-        return Worker(launch.command, launch.env)
+        return self.launch(bare)
 
     def _container(self, task: Assignment, home: Path, given: Mapping[str, str]) -> Launch:
         assert self._docker is not None
@@ -107,7 +122,9 @@ class Launcher:
         env |= dict(given) | {"PRIME_MONITOR__SOCKET__PATH": inside}
         sockets = home / "socket"
         sockets.mkdir(exist_ok=True)
-        mounts = [(home / "data", "/data"), (sockets, SOCKET_DIR)]
+        # The user inside may be another one.
+        (home / "data").chmod(0o777)
+        mounts = [(home / "data", DATA), (sockets, SOCKET_DIR)]
         for mount in task.volume_mounts:
             inside_path = mount.container_path
             if ":" in inside_path or not inside_path.startswith("/"):

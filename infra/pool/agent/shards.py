@@ -11,7 +11,6 @@ shard ends it again.
 import hashlib
 import logging
 import shutil
-import tempfile
 import threading
 from collections import Counter
 from collections.abc import Callable
@@ -22,7 +21,8 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 
 from infra.pool.agent.errors import WorkerDied
-from infra.pool.agent.uploads import upload
+from infra.pool.agent.launch import Launch
+from infra.pool.agent.uploads import read_below, upload
 from infra.pool.agent.worker import Worker, files_of
 from infra.pool.client import PoolClient
 from infra.pool.errors import PoolError, PoolUnreachable
@@ -34,6 +34,8 @@ T = TypeVar("T")
 
 MAX_REASON = 2000
 START_ATTEMPTS = 3
+FIRST_PAUSE = 1.0
+"""Seconds between two attempts; doubles."""
 JOIN_SECONDS = 5.0
 
 
@@ -63,16 +65,16 @@ class ShardRunner:
         self,
         client: PoolClient,
         place: Place,
-        start: Callable[[], Worker],
+        launch: Launch,
         changed: Callable[[], None],
     ):
-        """`start` makes the worker; `changed` is called when the pool should hear of something."""
+        """`changed` is called when the pool should hear of something."""
         self.place = place
         self.ready = False
         self.broken = ""
         """Why the worker does not start."""
         self.progress = 0.0
-        self._client, self._start, self._changed = client, start, changed
+        self._client, self._launch, self._changed = client, launch, changed
         self._deaths: Counter[str] = Counter()
         self._condition = threading.Condition()
         self._wanted: Lease | None = None
@@ -80,7 +82,6 @@ class ShardRunner:
         self._ended = False
         self._asking = False
         self._worker: Worker | None = None
-        self._directory = Path(tempfile.mkdtemp(prefix="tracemill-shards-"))
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
@@ -121,27 +122,32 @@ class ShardRunner:
             worker.stop(0)
         # It may be waiting for a service that does not answer.
         self._thread.join(JOIN_SECONDS)
-        shutil.rmtree(self._directory, ignore_errors=True)
 
     def _run(self) -> None:
-        while self._have_worker():
-            lease = self._next()
-            if lease is None:
-                break
-            self._one(lease)
+        try:
+            while self._have_worker():
+                lease = self._next()
+                if lease is None:
+                    break
+                self._one(lease)
+        except OSError as error:
+            self.broken = f"{error}. It is this machine's fault: is its disk full?"
+            self._changed()
         if self._worker is not None:
             self._worker.stop(0)
 
     def _have_worker(self) -> bool:
         """A running worker that has said who it is; False when there is none to be had."""
-        for _ in range(START_ATTEMPTS):
+        for attempt in range(START_ATTEMPTS):
             if self._worker is not None and self._worker.alive:
                 return True
             self._drop_worker()
             with self._condition:
+                if attempt:
+                    self._condition.wait_for(lambda: self._ended, FIRST_PAUSE * 2 ** (attempt - 1))
                 if self._ended:
                     return False
-                worker = self._worker = self._start()
+                worker = self._worker = self._launch.worker()
             try:
                 worker.meet()
             except WorkerDied as error:
@@ -164,16 +170,16 @@ class ShardRunner:
             return None if self._ended else self._wanted
 
     def _one(self, lease: Lease) -> None:
-        out = self._directory / "out"
-        shutil.rmtree(out, ignore_errors=True)
-        out.mkdir()
+        out, inside = self._launch.out()
         try:
-            said = self._answer(lease, out)
+            said = self._answer(lease, out, inside)
             if said is not None and self.place.index == 0:
                 self._insist(lease, lambda: self._report(lease, said, out))
         except PoolError as error:
             # The lease is another's by now; or it ends, because it is not kept any more.
             log.warning("%s", error)
+        finally:
+            shutil.rmtree(out, ignore_errors=True)
         with self._condition:
             self._done = lease
 
@@ -186,14 +192,14 @@ class ShardRunner:
                 log.warning("%s", error)
         return None
 
-    def _answer(self, lease: Lease, out: Path) -> "_Answer | ShardFailure | None":
+    def _answer(self, lease: Lease, out: Path, inside: str) -> "_Answer | ShardFailure | None":
         group_id = self.place.group_id
         path = f"/shards/{lease.shard_id}"
         work = self._insist(lease, lambda: self._client.call("GET", path, answer=ShardWork))
         if work is None:
             return None
         try:
-            answer = self._ask(lease, work.payload | {"job_id": lease.shard_id, "out": str(out)})
+            answer = self._ask(lease, work.payload | {"job_id": lease.shard_id, "out": inside})
             if "error" in answer:
                 return ShardFailure(
                     group_id=group_id, cause="user", kind=str(answer.get("error_kind"))[:200],
@@ -233,13 +239,18 @@ class ShardRunner:
             return
         # The same lease gives the same name: a second try finds its file there.
         prefix = hashlib.sha256(repr(lease).encode()).hexdigest()[:8]
-        files = [
-            upload(
-                self._client, file.read_bytes(), f"{prefix}-{file.name}", self.place.task_id,
-                lease.shard_id,
-            )
-            for file in said.files
-        ]  # fmt: skip
+        files = []
+        for file in said.files:
+            try:
+                data = read_below(out, file.name)
+            except (OSError, ValueError) as error:
+                self._client.call("POST", f"{path}/failure", ShardFailure(
+                    group_id=self.place.group_id, cause="infra", kind="WorkerDied",
+                    reason=f"its file {file.name[:100]!r} cannot be read: {error}"[:MAX_REASON],
+                ))  # fmt: skip
+                return
+            name = f"{prefix}-{file.name}"
+            files.append(upload(self._client, data, name, self.place.task_id, lease.shard_id))
         result = ShardResult(
             group_id=self.place.group_id, output=said.output, files=files, seconds=said.seconds
         )

@@ -20,6 +20,7 @@ from infra.pool.agent.bridge import Bridge
 from infra.pool.agent.launch import Launch
 from infra.pool.agent.shards import Place
 from infra.pool.agent.uploads import upload
+from infra.pool.agent.worker import remove_container
 from infra.pool.client import PoolClient
 from infra.pool.errors import PoolError
 from infra.pool.wire import Assignment, Metric, TaskDetails, TaskState
@@ -109,6 +110,8 @@ class StandingRunner:
             if self._ended.wait(pause):
                 return
             pause = min(2 * pause, LONGEST_PAUSE)
+            # Where only the client of docker ended, the next one would find the name taken.
+            self._remove()
             self._say("RESTARTING")
 
     def _once(self) -> int:
@@ -154,12 +157,11 @@ class StandingRunner:
             process.wait(STOP_SECONDS)
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
+        self._remove()
+
+    def _remove(self) -> None:
         if self._launch.container:
-            subprocess.run(
-                [self._launch.command[0], "rm", "-f", self._launch.container],
-                capture_output=True,
-                check=False,
-            )
+            remove_container(self._launch.command[0], self._launch.container)
 
     def _upload(self, data: bytes, name: str) -> None:
         try:

@@ -4,10 +4,14 @@ The child says its node id in a first JSON line on its stdout, then reads one JS
 from its stdin and answers with one JSON line each: `{"output", "seconds", "files"}`, where files
 names what it wrote into the directory `out` of the shard, or `{"error_kind", "error"}`. A line with
 `progress` alone, a share, may come before. A child ends when its stdin closes.
+
+Invariant: when `stop` returns, to whichever thread, the container is gone too, so that the next one
+can have its name. Ending the client of docker does not end it.
 """
 
 import contextlib
 import json
+import logging
 import os
 import signal
 import subprocess
@@ -20,16 +24,22 @@ from typing import IO, Any
 from infra.pool.agent.errors import WorkerDied
 from infra.pool.wire import MAX_UPLOAD_BYTES
 
+log = logging.getLogger("tracemill.agent")
+
 MAX_LINE = 4 << 20
 """Bytes of a line that a child says; a result has to fit into a request."""
 STOP_SECONDS = 5.0
+REMOVE_SECONDS = 60.0
 LAST_WORDS = 600
 
 
 class Worker:
     """One child; not safe to use from several threads, but for `stop` and `last_words`."""
 
-    def __init__(self, command: Sequence[str], env: Mapping[str, str]):
+    def __init__(self, command: Sequence[str], env: Mapping[str, str], container: str = ""):
+        """`container`: the name of the one that the command, a client of docker, starts."""
+        self._docker, self._container = command[0], container
+        self._removing = threading.Lock()
         self._log: IO[bytes] = tempfile.TemporaryFile()
         self._process = subprocess.Popen(
             list(command),
@@ -89,6 +99,10 @@ class Worker:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
+        with self._removing:
+            name, self._container = self._container, ""
+            if name:
+                remove_container(self._docker, name)
 
     def _line(self) -> dict[str, Any]:
         assert self._process.stdout is not None
@@ -105,15 +119,29 @@ class Worker:
         return WorkerDied(f"{why}. Its last words: {self.last_words() or '(none)'}")
 
 
+def remove_container(docker: str, name: str) -> None:
+    """End a container, running or not; one that is not there is no fault."""
+    try:
+        subprocess.run(
+            [docker, "rm", "-f", name],
+            stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=REMOVE_SECONDS,
+        )  # fmt: skip
+    except (subprocess.TimeoutExpired, OSError) as error:
+        log.warning("container %s was not removed: %s", name, error)
+
+
 def files_of(answer: Mapping[str, Any], out: Path) -> list[Path]:
-    """The files that an answer names, which must lie in the shard's own directory."""
+    """The files that an answer names, which must lie in the shard's own directory.
+
+    For an error that says what is wrong; `uploads.read_below` reads safely.
+    """
     names = answer.get("files", [])
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise WorkerDied(f"it answered with files {str(names)[:80]!r}, not a list of names")
-    found = [(out / name).resolve() for name in names]
-    for path in found:
-        if path.parent != out.resolve() or not path.is_file():
-            raise WorkerDied(f"it named the file {str(path)[:200]!r}, which is not one in {out}")
+    found = [out / name for name in names]
+    for name, path in zip(names, found, strict=True):
+        if path.name != name or path.is_symlink() or not path.is_file():
+            raise WorkerDied(f"it named the file {name[:200]!r}, which is not one in {out}")
         size = path.stat().st_size
         if size > MAX_UPLOAD_BYTES:
             raise WorkerDied(

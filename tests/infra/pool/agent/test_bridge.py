@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 import socket
 import time
 
@@ -67,9 +68,12 @@ def test_a_file_of_its_own_is_uploaded_and_no_other(made, tmp_path):
     (data / "out").mkdir()
     (data / "out" / "a.parquet").write_bytes(b"rows")
     (data / "link").symlink_to(secret)
+    (data / "directory").symlink_to(tmp_path)
+    os.mkfifo(data / "pipe")
     say(bridge, told("/data/out/a.parquet", b"rows"), told("out/a.parquet", b"rows"))
     assert uploads == [("a.parquet", b"rows")] * 2
-    for path in ("/data/../secret", str(secret), "/data/link", "/data", "/data/none", "../secret"):
+    for path in ("/data/../secret", str(secret), "/data/link", "/data", "/data/none", "../secret",
+                 "/data/directory/secret", "/data/pipe"):  # fmt: skip
         say(bridge, told(path, b"secret"))
     say(bridge, told("/data/out/a.parquet", b"other bytes"))
     assert len(uploads) == 2
