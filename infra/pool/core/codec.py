@@ -76,7 +76,7 @@ def load(rows: Iterable[tuple[str, str, str]], settings: Settings, now: float) -
         if group.stalled_at is not None:
             state.stalled[group.group_id] = None
         elif group.ready_at is not None and not group.shard_id:
-            state.free[group.group_id] = None
+            state.free[group.group_id] = now
     for shard in state.shards.values():
         for lease in shard.leases:
             lease.renewed_at = lease.progress_at = now

@@ -7,12 +7,12 @@ nodes with the model in memory or on disk are preferred. Some nodes of each clas
 multi-node groups stay idle to replace lost members, and keep one of its parts loaded.
 """
 
-import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from itertools import islice
 
 from infra.pool.core import groups
+from infra.pool.core.demand import missing, turn, waiting_groups
 from infra.pool.core.distance import apart, similar
 from infra.pool.core.events import Effects, GroupCreated
 from infra.pool.core.requirements import Specs, Topology
@@ -29,30 +29,27 @@ _LOOK = 48
 
 def form(state: PoolState, effects: Effects) -> None:
     """Form groups out of idle nodes until no task wants or gets one."""
-    demand = {task.task_id: _demand(task) for task in state.tasks.values()}
+    if state.idle:
+        _form(state, effects)
+        _stand_by(state)
+
+
+def _form(state: PoolState, effects: Effects) -> None:
+    counts = waiting_groups(state)
+    demand = {task.task_id: missing(task, counts) for task in state.tasks.values()}
     waiting = [task for task in state.tasks.values() if demand[task.task_id] > 0]
-    if state.idle and waiting:
-        pools = _Pools(state)
-        while waiting:
-            task = min(waiting, key=lambda t: (-t.priority, t.held / t.weight, t.task_id))
-            members = _pick(pools, task)
-            if members is None:
-                waiting.remove(task)
-                continue
-            topology, nodes = members
-            _create(state, task, topology, nodes, effects)
-            demand[task.task_id] -= 1
-            if demand[task.task_id] <= 0:
-                waiting.remove(task)
-    _feed_the_starved(state, effects)
-    _stand_by(state)
-
-
-def _demand(task: Task) -> float:
-    """Groups that a task could still use: one for each shard that nobody works on."""
-    if task.stopped:
-        return 0
-    return math.inf if task.standing else task.open_shards - task.groups
+    pools = _Pools(state) if waiting else None
+    while waiting and pools:
+        task = min(waiting, key=turn)
+        members = _pick(pools, task)
+        if members is None:
+            waiting.remove(task)
+            continue
+        topology, nodes = members
+        _create(state, task, topology, nodes, effects)
+        demand[task.task_id] -= 1
+        if demand[task.task_id] <= 0:
+            waiting.remove(task)
 
 
 class _Pools:
@@ -89,7 +86,7 @@ class _Pools:
         for specs, nodes in self.classes.items():
             if nodes and topology.requirement.met_by(specs):
                 for node in nodes.values():
-                    if groups.free_for(self.state, node, task):
+                    if groups.free_for(self.state, node, task, topology):
                         yield node
 
     def near(self, seed: Node, topology: Topology, task: Task) -> list[Node]:
@@ -111,7 +108,7 @@ class _Pools:
         return (
             node is not seed
             and topology.requirement.met_by(node.specs)
-            and groups.free_for(self.state, node, task)
+            and groups.free_for(self.state, node, task, topology)
             and similar(seed, node, settings.max_rate_ratio)
             and apart(seed, node) <= settings.max_rtt_ms
         )
@@ -188,7 +185,6 @@ def _create(
     group = Group(group_id, topology.name, task.task_id, [n.node_id for n in members], state.now)
     state.groups[group_id] = group
     state.count(group, 1)
-    task.starved_since = None
     for node in members:
         node.group_id, node.reserved, node.standby = group_id, None, None
         state.idle.pop(node.node_id, None)
@@ -210,25 +206,6 @@ def _ranked(nodes: list[Node], task: Task) -> list[Node]:
         else:
             rest.append(node)
     return [place if place is not None else rest.pop(0) for place in places]
-
-
-def _feed_the_starved(state: PoolState, effects: Effects) -> None:
-    """Ask others to give way to a task that has had no group for long."""
-    for task in sorted(state.tasks.values(), key=lambda t: (-t.priority, t.task_id)):
-        wants = not task.stopped and (task.standing or task.queue)
-        if task.groups or not wants:
-            task.starved_since = None
-            continue
-        if task.starved_since is None:
-            task.starved_since = state.now
-        if state.now - task.starved_since < state.settings.merge_patience:
-            continue
-        if any(
-            groups.make_room(state, task, topology, effects)
-            for topology in task.topologies or (ANY_NODE,)
-        ):
-            # Patience starts again: the groups first come to their shard borders.
-            task.starved_since = state.now
 
 
 def _stand_by(state: PoolState) -> None:

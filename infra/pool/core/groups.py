@@ -1,12 +1,11 @@
 """Groups that exist: a member is silent, lost, replaced; a group is dissolved or gives way.
 
 A lost member is replaced by a spare at its rank before the group is dissolved. Where there is no
-spare, a second crippled group of the same shape gives its nodes. A group gives way to a starved
-task only at a shard border, and only when it is old enough that its own loading has paid off.
+spare, a second crippled group gives its nodes. A group gives way only at a shard border.
 """
 
 from infra.pool.core import leases, life
-from infra.pool.core.distance import apart, similar, together
+from infra.pool.core.distance import apart, together
 from infra.pool.core.events import Effects, GroupDestroyed, MemberReplaced
 from infra.pool.core.requirements import Topology
 from infra.pool.core.state import Group, Node, NodeState, PoolState, Task
@@ -82,19 +81,19 @@ def best_spare(
 def _fits(state: PoolState, node: Node, topology: Topology, task: Task, others: list[Node]) -> bool:
     """Whether a node may take a place beside the others in a group of a task."""
     return (
-        free_for(state, node, task)
+        free_for(state, node, task, topology)
         and topology.requirement.met_by(node.specs)
         and together(node, others, state.settings)
     )
 
 
-def free_for(state: PoolState, node: Node, task: Task) -> bool:
-    """Whether an idle node may work for a task, and is not kept for another one."""
+def free_for(state: PoolState, node: Node, task: Task, topology: Topology) -> bool:
+    """Whether a node may work for a task, and is not kept for another one or another shape."""
     if task.trusted and not node.trusted:
         return False
     if node.reserved is None or node.reserved[1] < state.now:
         return True
-    return node.reserved[0] == task.task_id
+    return (node.reserved[0], node.reserved[2]) == (task.task_id, topology.name)
 
 
 def dissolve(state: PoolState, group: Group, reason: str, effects: Effects) -> None:
@@ -185,42 +184,3 @@ def give_way(state: PoolState, group: Group, effects: Effects) -> None:
 def _loads_too_long(state: PoolState, group: Group) -> bool:
     started = max(group.created_at, state.grace_until)
     return state.now - started > state.settings.load_seconds
-
-
-def make_room(state: PoolState, task: Task, topology: Topology, effects: Effects) -> bool:
-    """Ask groups of better served tasks to give way to a starved one at their next shard border.
-
-    Only solo groups of other tasks with no higher priority, old enough, close and alike; exactly as
-    many as the topology needs, or none.
-    """
-    settings = state.settings
-    donors = [
-        (state.nodes[group.members[0]], group)
-        for group in state.groups.values()
-        if group.task_id != task.task_id
-        and len(group.members) == 1
-        and not group.give_way
-        and state.now - group.created_at >= settings.merge_min_age
-        and state.tasks[group.task_id].priority <= task.priority
-        and topology.requirement.met_by(state.nodes[group.members[0]].specs)
-        and (state.nodes[group.members[0]].trusted or not task.trusted)
-    ]
-    for seed, _ in donors[:64]:
-        near = sorted(
-            (
-                (apart(seed, node), node.node_id, group)
-                for node, group in donors
-                if similar(seed, node, settings.max_rate_ratio)
-            ),
-            key=lambda item: item[:2],
-        )
-        chosen = [item for item in near if item[0] <= settings.max_rtt_ms][: topology.min_size]
-        if len(chosen) < topology.min_size:
-            continue
-        for _, node_id, group in chosen:
-            group.give_way = "it gives way to a starved task"
-            until = state.now + settings.stuck_seconds
-            state.nodes[node_id].reserved = (task.task_id, until)
-            state.touch("group", group.group_id)
-        return True
-    return False

@@ -104,7 +104,9 @@ def _late(state: PoolState, task: Task) -> list[Shard]:
     found: list[tuple[float, str]] = []
     for group in state.groups.values():
         shard = state.shards.get(group.shard_id) if group.task_id == task.task_id else None
-        if shard is None or len(shard.leases) != 1 or shard.submitted_by:
+        if shard is None or shard.state is not ShardState.LEASED:
+            continue
+        if len(shard.leases) != 1 or shard.submitted_by:
             continue
         usual = task.shard_seconds.get(shard.kind)
         if usual is None:
@@ -144,9 +146,7 @@ def resume(state: PoolState, group: Group, effects: Effects) -> None:
     for other in [item for item in shard.leases if item is not lease]:
         if other.progress <= lease.progress:
             drop(state, state.groups[other.group_id], "the first group is back", effects)
-    if shard.state is ShardState.QUEUED:
-        shard.state = ShardState.LEASED
-    state.touch("shard", shard.shard_id)
+    _settle(state, shard, "the group is back", effects)
 
 
 def drop(state: PoolState, group: Group, reason: str, effects: Effects) -> None:
@@ -155,7 +155,7 @@ def drop(state: PoolState, group: Group, reason: str, effects: Effects) -> None:
     group.shard_id = ""
     state.touch("group", group.group_id)
     if group.ready_at is not None and group.stalled_at is None:
-        state.free[group.group_id] = None
+        state.free[group.group_id] = state.now
     lease = lease_of(shard, group.group_id) if shard else None
     if shard is None or lease is None:
         return
@@ -169,14 +169,16 @@ def _settle(state: PoolState, shard: Shard, reason: str, effects: Effects) -> No
     state.touch("shard", shard.shard_id)
     if shard.state not in OPEN:
         return
-    if any(not lease.suspended for lease in shard.leases):
-        shard.state = ShardState.LEASED
-    elif shard.submitted_by:
-        shard.state = ShardState.SUBMITTED
+    queue = state.tasks[shard.task_id].queue
+    active = any(not lease.suspended for lease in shard.leases)
+    if active or shard.submitted_by:
+        if shard.state is ShardState.QUEUED:
+            queue.remove(shard.shard_id)
+        shard.state = ShardState.LEASED if active else ShardState.SUBMITTED
     elif shard.state is not ShardState.QUEUED:
         shard.state = ShardState.QUEUED
         shard.losses += 1
-        state.tasks[shard.task_id].queue.appendleft(shard.shard_id)
+        queue.appendleft(shard.shard_id)
         effects.add(Requeued(shard.shard_id, reason))
 
 
@@ -216,7 +218,7 @@ def submitted(state: PoolState, event: Submitted, effects: Effects) -> None:
     shard.submitted_by.append(group.group_id)
     group.shard_id = ""
     if group.ready_at is not None and group.stalled_at is None:
-        state.free[group.group_id] = None
+        state.free[group.group_id] = state.now
     _settle(state, shard, "submitted", effects)
     state.touch("group", group.group_id)
     state.touch("task", task.task_id)

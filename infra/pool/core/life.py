@@ -152,7 +152,7 @@ def _confirm(state: PoolState, group: Group, node: Node, effects: Effects) -> No
         group.ready_at = state.now
         effects.add(GroupReady(group.group_id))
         if group.stalled_at is None and not group.shard_id:
-            state.free[group.group_id] = None
+            state.free[group.group_id] = state.now
 
 
 def _unstall(state: PoolState, group: Group, effects: Effects) -> None:
@@ -163,7 +163,7 @@ def _unstall(state: PoolState, group: Group, effects: Effects) -> None:
         if group.shard_id:
             leases.resume(state, group, effects)
         elif group.ready_at is not None:
-            state.free[group.group_id] = None
+            state.free[group.group_id] = state.now
 
 
 def gone(state: PoolState, node: Node, reason: str, effects: Effects) -> None:

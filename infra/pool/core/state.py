@@ -53,8 +53,12 @@ class Settings:
     """Throughputs within one group differ by at most this factor, where both are known."""
     strikes: int = 3
     """Soft refusals in a row after which a node is ejected."""
+    idle_seconds: float = 30.0
+    """A group without a shard for so long is given to a task that wants groups; a task that goes
+    before others wants theirs for so long before they give way."""
     merge_patience: float = 600.0
-    """A task must have been without a group for so long before others give up theirs for it."""
+    """A task must have been without a group for so long before busy ones of its own priority give
+    way to it."""
     merge_min_age: float = 1800.0
     """Groups younger than this are not given up."""
 
@@ -117,8 +121,8 @@ class Node:
     """Measured round trips to peers."""
     strikes: int = 0
     leaving: bool = False
-    reserved: tuple[str, float] | None = None
-    """(task, until): given up by another group for this task."""
+    reserved: tuple[str, float, str] | None = None
+    """(task, until, topology): given up by another group for this one."""
     doubted: bool = False
     """A member of its group has lost it."""
     due: float = 0.0
@@ -223,6 +227,7 @@ class Task:
     leases_lost: int = 0
     config_reports: frozenset[str] = frozenset()
     starved_since: float | None = None
+    """Since when it has work that no group of its own is there for."""
     stopped: str = ""
     """Why it is not scheduled any more."""
     shard_seconds: dict[str, float] = field(default_factory=dict)
@@ -246,8 +251,8 @@ class PoolState:
     """After a gap in our own time no node is blamed for silence until then."""
     idle: dict[str, None] = field(default_factory=dict)
     """Healthy, proven nodes in no group, in the order in which they became so."""
-    free: dict[str, None] = field(default_factory=dict)
-    """Ready groups without a shard."""
+    free: dict[str, float] = field(default_factory=dict)
+    """Ready groups without a shard, and since when."""
     stalled: dict[str, None] = field(default_factory=dict)
     """Groups with a silent member."""
     due: list[tuple[float, str]] = field(default_factory=list)

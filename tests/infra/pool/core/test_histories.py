@@ -37,7 +37,7 @@ class World:
 
     def __init__(self) -> None:
         self.state = PoolState(
-            settings=Settings(spare_share=0.2, merge_patience=40, merge_min_age=60)
+            settings=Settings(spare_share=0.2, merge_patience=40, merge_min_age=60, idle_seconds=10)
         )
         self.now = 1000.0
         self.accepted: dict[str, int] = {}
@@ -175,8 +175,6 @@ class World:
             assert (shard.accepted_by != "") == (shard.state is ShardState.DONE)
             for lease in shard.leases:
                 assert state.groups[lease.group_id].shard_id == shard.shard_id
-            if shard.state is ShardState.QUEUED:
-                assert shard.shard_id in state.tasks[shard.task_id].queue, "a shard was lost"
             if shard.state is ShardState.LEASED:
                 assert any(not lease.suspended for lease in shard.leases), "a lease was lost"
             if shard.state is ShardState.SUBMITTED:
@@ -184,6 +182,12 @@ class World:
             if shard.state not in OPEN:
                 assert not shard.leases
         for task in state.tasks.values():
+            queued = [
+                s.shard_id
+                for s in state.shards.values()
+                if s.task_id == task.task_id and s.state is ShardState.QUEUED
+            ]
+            assert sorted(task.queue) == sorted(queued)
             own = [s for s in state.shards.values() if s.task_id == task.task_id]
             assert task.open_shards == sum(s.state in OPEN for s in own)
             teams = [g for g in state.groups.values() if g.task_id == task.task_id]
