@@ -52,7 +52,13 @@ def join(
     model: Annotated[
         list[str] | None, typer.Option(help="A model on this machine's disk; repeatable.")
     ] = None,
-    p2p_id: Annotated[str, typer.Option(help="Id by which peers reach its stage of a model.")] = "",
+    p2p_id: Annotated[
+        str,
+        typer.Option(
+            help="Id by which peers reach its stage of a model; default: that of an iroh stage "
+            "with the node's seed."
+        ),
+    ] = "",
     idle_seconds: Annotated[
         float, typer.Option(min=0, help="Leave after so long without work; 0: never.")
     ] = 0.0,

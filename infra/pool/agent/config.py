@@ -24,6 +24,6 @@ class AgentConfig(BaseModel):
         default="", description="How peers reach it; empty: what the pool sees."
     )
     port: int = 0
-    p2p_id: P2pId = ""
+    p2p_id: P2pId = Field(default="", description="Empty: the one that follows from its seed.")
     work_dir: Path | None = Field(default=None, description="For what tasks write; else temporary.")
     idle_seconds: float = Field(default=0.0, ge=0, description="Leave after so long without work.")

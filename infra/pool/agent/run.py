@@ -11,6 +11,7 @@ from infra.pool.agent.config import AgentConfig
 from infra.pool.agent.errors import AgentError, NotAdmitted
 from infra.pool.agent.identity import load_key, p2p_seed
 from infra.pool.agent.launch import Launcher
+from infra.pool.agent.p2p import p2p_id
 from infra.pool.client import PoolClient
 from infra.pool.errors import PoolError
 from infra.reaper import AGENT, watch_this_process
@@ -25,14 +26,15 @@ def run_agent(config: AgentConfig) -> int:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(message)s")
     logging.getLogger("httpx").setLevel(logging.WARNING)
     mark = watch_this_process(AGENT)
-    key = load_key(config.key_file)
+    key, seed = load_key(config.key_file), p2p_seed(config.key_file)
+    config = config.model_copy(update={"p2p_id": config.p2p_id or p2p_id(seed)})
     client = PoolClient(config.url, key=key, ca=config.ca)
     with tempfile.TemporaryDirectory(prefix="tracemill-node-") as temporary:
         work_dir = config.work_dir or Path(temporary)
         work_dir.mkdir(parents=True, exist_ok=True)
         launcher = Launcher(
             config.images, key.node_id, config.key_file, work_dir, mark,
-            docker=config.docker, p2p_seed=p2p_seed(config.key_file),
+            docker=config.docker, p2p_seed=seed,
         )  # fmt: skip
         agent = Agent(client, key.node_id, config, launcher, work_dir, mark, version("tracemill"))
         try:
