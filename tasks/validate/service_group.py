@@ -1,15 +1,17 @@
 """What the validator service answers for a group's files.
 
 A group that fails the whole prefill is replayed stage by stage from the inputs that its stages
-committed to. Those are in no upload: the answer stays `pending` and lists under `challenge` what a
-stage has to hand out, as `<its file's name without .parquet>.<trace id>.safetensors` with one
-tensor `rows`, until `CHALLENGE_SECONDS` are over. Invariants: a stage is named for what it signed
-or did not hand out in time; a group that is incomplete, or out of limits without a stage that is,
-names nobody and is `unknown`.
+committed to. Those are in no upload: the answer stays `pending` and lists under `challenge` what
+the stages have to hand out, each as `<its file's name without .parquet>.<trace id>.safetensors`
+with one tensor `rows`, and until when. All stages of all such traces are asked at once, so that
+nobody can use up another's time and an answer takes no longer than `CHALLENGE_SECONDS` and the
+judging. Invariants: a stage is named for what it signed, or did not hand out within that time from
+when it was asked; a group that is incomplete, or out of limits without a stage that is, names
+nobody and is `unknown`.
 """
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
 from safetensors import SafetensorError
@@ -26,7 +28,7 @@ from tasks.validate.service_queue import Work, WorkQueue
 from tasks.validate.service_work import rejection, work
 from tasks.validate.work_units import WorkUnits
 from toploc.errors import MalformedRecord
-from toploc.groups import GroupFile, GroupTask, StageRecord
+from toploc.groups import GroupFile, GroupTask, StageRecord, tokens_digest
 from toploc.replay import CHALLENGE_SECONDS, GroupVerdict, judge_group
 from toploc.transcript import Transcript
 
@@ -34,12 +36,8 @@ POLL_SECONDS = 2.0
 MAX_INPUT_BYTES = 1 << 30
 
 
-class AwaitingInput(Exception):
-    """A stage has been asked for an input and still has time."""
-
-    def __init__(self, stage: int, trace_id: str, file: str):
-        super().__init__(file)
-        self.challenge = {"index": stage, "trace_id": trace_id, "file": file}
+class AwaitingInputs(Exception):
+    """A trace cannot be judged before its stages have handed out their inputs."""
 
 
 def validate_group(
@@ -52,7 +50,11 @@ def validate_group(
     config: ValidateConfig,
     units: WorkUnits,
 ) -> dict[str, Any] | None:
-    """The answer for one group; None when a stage still has time to hand out its input."""
+    """The answer for one group; None when stages still have time to hand out inputs."""
+    challenge: list[dict[str, Any]] = item.result.get("challenge", [])
+    if any(time.time() < one["deadline"] and not store.exists(one["file"]) for one in challenge):
+        queue.postpone(item, time.time() + POLL_SECONDS, item.result)
+        return None
     request = item.request
     stem = name.removesuffix(".parquet")
     files = [f"{stem}-{index}.parquet" for index in range(request["group_size"])]
@@ -63,20 +65,21 @@ def validate_group(
             tables.append(reader.read(file, sha256, None))
         except (BadUpload, MalformedRecord) as error:
             return rejection(f"stage {index}: {error}") | {"failing_indices": [index]}
-    deadline = item.result.get("deadline", time.time() + CHALLENGE_SECONDS)
     answer = {"failing_indices": [], **work(tables[-1], units)}
-    verdicts = []
-    try:
-        for row in tables[-1]:
+    asked = {one["file"] for one in challenge}
+    verdicts, awaited = [], []
+    for row in tables[-1]:
+        try:
             verdicts.append(
-                _judge(row, tables, request["group_id"], store, engine, config, files, deadline)
+                _judge(row, tables, request["group_id"], store, engine, config, files, asked)
             )
-    except AwaitingInput as wanted:
-        queue.postpone(
-            item,
-            time.time() + POLL_SECONDS,
-            {"challenge": [wanted.challenge], "deadline": deadline, "failing_indices": []},
-        )
+        except AwaitingInputs:
+            awaited += _challenge(row, tables, files, asked)
+    if awaited:
+        now = time.time()
+        new = [one | {"deadline": now + CHALLENGE_SECONDS} for one in awaited]
+        waiting = {"challenge": [*challenge, *new], "failing_indices": []}
+        queue.postpone(item, now + POLL_SECONDS, waiting)
         return None
     return answer | _sum(verdicts)
 
@@ -89,7 +92,7 @@ def _judge(
     engine: TransformersEngine,
     config: ValidateConfig,
     files: Sequence[str],
-    deadline: float,
+    asked: Set[str],
 ) -> GroupVerdict:
     task = GroupTask(
         group_id=group_id,
@@ -102,12 +105,12 @@ def _judge(
     )
 
     def handed_out(stage: int) -> Tensor | None:
-        file = f"{files[stage].removesuffix('.parquet')}.{row['trace_id']}.safetensors"
-        if not store.exists(file):
-            if time.time() < deadline:
-                raise AwaitingInput(stage, row["trace_id"], file)
-            return None
-        return read_rows(store, file)
+        file = _input_file(files[stage], row["trace_id"])
+        if store.exists(file):
+            return read_rows(store, file)
+        if file not in asked:
+            raise AwaitingInputs
+        return None
 
     limits = GroupLimits(row, _environments(row["trace_id"], tables), engine, config)
     return judge_group(
@@ -120,6 +123,31 @@ def _judge(
         limits.tokens,
         limits.proof,
     )
+
+
+def _input_file(file: str, trace_id: str) -> str:
+    """Where a stage hands out the input that it kept of a trace."""
+    return f"{file.removesuffix('.parquet')}.{trace_id}.safetensors"
+
+
+def _challenge(
+    row: Mapping[str, Any],
+    tables: Sequence[Sequence[Mapping[str, Any]]],
+    files: Sequence[str],
+    asked: Set[str],
+) -> list[dict[str, Any]]:
+    """What the stages have to hand out of a trace, and have not been asked for.
+
+    The tokens that stage 0 says came from the last stage are known unless the two disagree.
+    """
+    trace_id: str = row["trace_id"]
+    agreed = _records(trace_id, tables)[0].input_digest == tokens_digest(row["output_ids"])
+    inputs = [
+        {"index": stage, "trace_id": trace_id, "file": _input_file(file, trace_id)}
+        for stage, file in enumerate(files)
+        if stage or not agreed
+    ]
+    return [one for one in inputs if one["file"] not in asked]
 
 
 def _environments(trace_id: str, tables: Sequence[Sequence[Mapping[str, Any]]]) -> list[str]:

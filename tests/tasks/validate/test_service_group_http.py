@@ -1,7 +1,7 @@
 """Groups over HTTP, against the running service and through its death."""
 
 import pytest
-from group_of_two import GroupOfTwo, file_of, name_of
+from pipeline import Group, file_of, name_of
 
 from infra.storage import read_table
 
@@ -21,7 +21,7 @@ def status(service, number: int) -> dict:
 def test_groups_are_accepted_named_or_incomplete_and_kill_9_loses_none(
     service, planned, nano, rows
 ):
-    group = GroupOfTwo(planned, nano)
+    group = Group(planned, nano)
     honest, wrong, other_wrong, short, foreign = range(5)
     bodies = {
         honest: group.upload(rows, honest),
@@ -46,9 +46,8 @@ def test_groups_are_accepted_named_or_incomplete_and_kill_9_loses_none(
 
     assert [trigger(number) for number in bodies] == [200] * 4
     service.wait(lambda: "challenge" in status(service, wrong))
-    (challenge,) = status(service, wrong)["challenge"]
-    assert challenge["index"] == 1
-    deadline = status(service, wrong)["deadline"]
+    challenge = status(service, wrong)["challenge"]
+    assert [one["index"] for one in challenge] == [1] * len(rows)
     # Killed while a stage is being asked for its input and others wait.
     bodies[other_wrong] = group.upload(rows, other_wrong, wrong_stage=1)
     assert trigger(other_wrong) == 200
@@ -56,7 +55,7 @@ def test_groups_are_accepted_named_or_incomplete_and_kill_9_loses_none(
     service.start()
 
     pending = status(service, wrong)
-    assert pending["status"] == "pending" and pending["deadline"] == deadline
+    assert pending["status"] == "pending" and pending["challenge"] == challenge
     for row in rows:
         group.hand_out(wrong, row["trace_id"])
         group.hand_out(other_wrong, row["trace_id"])
