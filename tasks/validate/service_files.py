@@ -7,7 +7,8 @@ encoded stage records of each trace in `stage_proofs`, the stage's own last.
 
 Invariants: a name cannot lead out of the root; nothing is read before its size is known, nothing is
 parsed before its hash is the one that was asked for, and parsing happens in a child with little
-memory; a row that the contract refuses, or that its node did not sign, refuses the file.
+memory; a row that the contract refuses, that its node did not sign, or whose text is not that of
+its tokens refuses the file.
 """
 
 import hashlib
@@ -17,8 +18,10 @@ from typing import Any
 import pyarrow as pa
 
 from data_contracts import generate as contract
+from infra.inference.prompts import ChatTokenizer
 from infra.storage import Store
 from tasks.generate.upload import MAX_FILE_BYTES, Reader
+from tasks.validate.completion import completion_problems
 from tasks.validate.errors import BadUpload
 from toploc.transcript import Transcript
 
@@ -28,9 +31,9 @@ MAX_NAMED = 5
 class UploadReader:
     """Reads uploads below one root."""
 
-    def __init__(self, store: Store, model: str, revision: str):
+    def __init__(self, store: Store, tokenizer: ChatTokenizer, revision: str):
         self._store = store
-        self._model = model
+        self._tokenizer = tokenizer
         self._revision = revision
         self._reader = Reader()
 
@@ -55,6 +58,7 @@ class UploadReader:
         rows: list[dict[str, Any]] = table.to_pylist()
         for row in rows:
             faults = Transcript.of_row(row).faults(row["transcript_hash"], row["signature"])
+            faults += completion_problems(row, self._tokenizer)
             if faults:
                 raise BadUpload(f"{faults[0]} (trace {row['trace_id']})")
         nodes = sorted({row["node_id"] for row in rows})
@@ -76,7 +80,10 @@ class UploadReader:
         return pa.ipc.open_stream(io.BytesIO(stream)).read_all()
 
     def _check_model(self, table: pa.Table) -> None:
-        for column, ours in (("model", self._model), ("model_revision", self._revision)):
+        for column, ours in (
+            ("model", self._tokenizer.model_id),
+            ("model_revision", self._revision),
+        ):
             others = sorted(set(table[column].to_pylist()) - {ours})
             if others:
                 raise BadUpload(

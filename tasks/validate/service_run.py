@@ -7,6 +7,7 @@ from pathlib import Path
 import uvicorn
 
 from infra.inference import load_engine
+from infra.inference.prompts import ChatTokenizer
 from infra.inference.transformers_engine import TransformersEngine
 from infra.models import registry
 from infra.pool.service.limits import BoundedHttp
@@ -81,8 +82,9 @@ def _make_answer(
 ) -> Answer:
     engine: TransformersEngine = load_engine(model, threads)
     ModelFacts.of(engine, config)  # an unreadable profile shows now, not with the first upload
-    reader = UploadReader(store, model, revision)
-    units = WorkUnits.of_directory(registry.materialise(model))
+    directory = registry.materialise(model)
+    reader = UploadReader(store, ChatTokenizer(directory, model), revision)
+    units = WorkUnits.of_directory(directory)
 
     def answer(work: Work) -> dict[str, object] | None:
         kind, _, name = work.name.partition(":")

@@ -17,10 +17,13 @@ import torch
 
 from data_contracts import generate as contract
 from infra.inference.errors import BadItem
+from infra.inference.prompts import ChatTokenizer
 from infra.inference.protocol import PROOF_ROWS, Engine
+from infra.models import registry
 from infra.storage.errors import SchemaMismatch
 from infra.storage.parquet import conform
 from tasks.validate.check import TOPK
+from tasks.validate.completion import completion_problems
 from tasks.validate.config import ValidateConfig
 from tasks.validate.errors import BadTracesFile
 from tasks.validate.work import judge
@@ -134,11 +137,13 @@ def signing_problems(row: dict[str, Any]) -> list[str]:
 def judge_traces(
     table: pa.Table, engine: Engine, config: ValidateConfig
 ) -> Iterator[dict[str, Any]]:
-    """Verdict, reasons and figures of each row: the validate stage's, and the signature's."""
+    """Verdict, reasons and figures of each row: the validate stage's, signature's and text's."""
+    tokenizer = ChatTokenizer(registry.materialise(engine.model_id), engine.model_id)
     for group in _groups(table):
         verdicts = judge(group, engine, config)
         for row in group:
-            verdict, problems = verdicts[row["trace_id"]], signing_problems(row)
+            verdict = verdicts[row["trace_id"]]
+            problems = [*signing_problems(row), *completion_problems(row, tokenizer)]
             refused = problems and verdict.verdict == "accepted"
             yield {
                 "trace_id": row["trace_id"],

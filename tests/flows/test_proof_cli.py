@@ -117,6 +117,13 @@ def test_a_changed_signature_refuses_what_the_model_accepts(rows, write):
                                             "sign this transcript"]  # fmt: skip
 
 
+def test_a_text_that_is_not_the_tokens_is_refused(rows, write):
+    others = [rows[0] | {"completion": "5"}, rows[1]]
+    judged = json.loads(run("verify", write(others), "--json", code=1).stdout)
+    assert judged["verdicts"] == {"accepted": 1, "rejected": 1}
+    assert judged["rows"][0]["reasons"][0].startswith("other_completion: its text is '5'")
+
+
 def test_proofs_are_built_anew(rows, write, tmp_path):
     bare = [row | {"proofs": b""} for row in rows]
     output = tmp_path / "new" / "proven.parquet"

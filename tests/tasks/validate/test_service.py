@@ -67,10 +67,13 @@ def other(token: int) -> int:
 def test_uploads_are_judged_and_requests_of_strangers_are_not(service, rows, upload, planned):
     address = KEY.node_id
     changed = [signed(rows[0], output_ids=[other(t) for t in rows[0]["output_ids"]]), rows[1]]
+    # The text is not signed: all that the node signed is right here.
+    texts = [row | {"completion": "5"} for row in rows]
     unsigned = [rows[0] | {"logprobs": [x - 1 for x in rows[0]["logprobs"]]}, rows[1]]
     cases = {
         "u/honest.parquet": (rows, "accept", None),
         "u/changed.parquet": (changed, "reject", "margin"),
+        "u/texts.parquet": (texts, "reject", "other_completion"),
         "u/unsigned.parquet": (unsigned, "reject", "transcript_mismatch"),
         "u/garbage.parquet": (b"PAR1" + b"\0" * 4000 + b"PAR1", "reject", "unreadable"),
         "u/columns.parquet": (_other_columns(), "reject", "columns"),

@@ -9,6 +9,7 @@ import pytest
 from pipeline import Group, name_of
 
 from infra.inference import load_engine
+from infra.inference.prompts import ChatTokenizer
 from infra.inference.protocol import Request, SamplingParams
 from infra.models import registry
 from infra.storage import Store, read_table
@@ -31,8 +32,10 @@ class Bench:
     def __init__(self, store, engine, queue, size=2):
         self.store, self.engine, self.queue = store, engine, queue
         self.group, self.name = Group(store, engine, size), name_of(NUMBER, size)
-        self.reader = UploadReader(store, engine.model_id, engine.revision)
-        self.units = WorkUnits.of_directory(registry.materialise(engine.model_id))
+        directory = registry.materialise(engine.model_id)
+        tokenizer = ChatTokenizer(directory, engine.model_id)
+        self.reader = UploadReader(store, tokenizer, engine.revision)
+        self.units = WorkUnits.of_directory(directory)
 
     def ask(self, request) -> dict | None:
         self.queue.trigger(f"group:{self.name}", request)
@@ -89,6 +92,7 @@ def made_by(engine, rows) -> list[dict]:
             "model": engine.model_id,
             "model_revision": engine.revision,
             "output_ids": done.output_ids,
+            "completion": done.text,
             "logprobs": done.logprobs,
             "finish_reason": done.finish_reason,
             "engine": engine.environment,
