@@ -48,6 +48,8 @@ def test_the_run_ends_complete_with_the_same_rows(cli, undisturbed):
     workers = [
         child for child in agents[0].children() if "tasks.provision.worker" in child.cmdline()
     ]
+    while workers[0].cpu_percent(0.3) < 20.0:  # until it is in the middle of a shard
+        assert process.poll() is None and time.monotonic() < deadline, cli.output()
     agents[0].kill()
     wait_for(2)
     (service,) = descendants(process.pid, "infra.pool.service")
