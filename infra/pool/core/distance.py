@@ -2,7 +2,8 @@
 
 A measured round trip counts; without one, the great-circle distance gives an estimate: light in
 glass covers 100 km there and back in 1 ms, real routes are about half again as long, and 5 ms go in
-the last miles. A node without a place is as far as the formation tolerates, so it is taken last.
+the last miles. Two nodes without places may be anywhere: they are behind all known pairs that the
+default cap allows. A node without a place is never in reach of one that has one.
 """
 
 import math
@@ -22,8 +23,10 @@ def apart(a: Node, b: Node) -> float:
     if measured:
         # Each side may claim what it likes; being far cannot be faked away by one of them.
         return max(measured)
-    if a.location is None or b.location is None:
+    if a.location is None and b.location is None:
         return UNKNOWN_MS
+    if a.location is None or b.location is None:
+        return math.inf
     return 5.0 + 1.5 * haversine_km(a.location, b.location) / 100.0
 
 
