@@ -2,18 +2,18 @@
 
 The task with the least per weight among those of the highest priority that still want a group comes
 first; its topologies are tried in its own order. A group is formed whole or not at all. Within one,
-round trips are at most `max_rtt_ms` from the first member and throughputs within `max_rate_ratio`;
+round trips are at most `max_rtt_ms` and throughputs within `max_rate_ratio`, each with each;
 nodes with the model in memory or on disk are preferred. Some nodes of each class that forms
 multi-node groups stay idle to replace lost members, and keep one of its parts loaded.
 """
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
-from itertools import islice
+from itertools import chain, islice
 
 from infra.pool.core import groups
 from infra.pool.core.demand import missing, turn, waiting_groups
-from infra.pool.core.distance import apart, similar
+from infra.pool.core.distance import apart, similar, together
 from infra.pool.core.events import Effects, GroupCreated
 from infra.pool.core.requirements import Specs, Topology
 from infra.pool.core.state import ANY_NODE, Group, Node, PoolState, Task
@@ -90,15 +90,22 @@ class _Pools:
                         yield node
 
     def near(self, seed: Node, topology: Topology, task: Task) -> list[Node]:
-        """Candidates around a node, its own and the neighbouring cells first."""
+        """Candidates around a node: measured ones first, then its own and the next cells."""
         enough = max(_LOOK, topology.max_size)
         home = _cell(seed)
         rings = [_ring(home, distance) for distance in range(4)] if home else []
         cells = [cell for ring in rings for cell in ring]
-        usable = (
+        nodes, idle = self.state.nodes, self.state.idle
+        measured = {peer: nodes[peer] for peer in seed.rtt_ms if peer in idle}
+        around = (
             node
             for cell in [*cells, None]
             for node in self.cells.get(cell, {}).values()
+            if node.node_id not in measured
+        )
+        usable = (
+            node
+            for node in chain(measured.values(), around)
             if self._goes_with(node, seed, topology, task)
         )
         return list(islice(usable, enough))
@@ -171,7 +178,15 @@ def _several(pools: _Pools, topology: Topology, task: Task) -> list[Node]:
             (-_warmth(node, task, topology.max_size), apart(seed, node), node.node_id, node)
             for node in near
         )
-        return [seed, *(item[3] for item in ranked[: topology.max_size - 1])]
+        chosen = [seed]
+        for *_, node in ranked:
+            # The seed was compared with all of them already.
+            if together(node, chosen[1:], pools.state.settings):
+                chosen.append(node)
+                if len(chosen) == topology.max_size:
+                    break
+        if len(chosen) >= topology.min_size:
+            return chosen
     return []
 
 
