@@ -59,6 +59,16 @@ def join(
             "with the node's seed."
         ),
     ] = "",
+    address: Annotated[
+        str,
+        typer.Option(
+            help="HOST:PORT at which peers reach this node, which listens there; `:PORT` on the "
+            "host that the pool sees. Without it, round trips to it are not measured."
+        ),
+    ] = "",
+    location: Annotated[
+        str, typer.Option(help="LAT,LON of this machine in degrees, as 48.14,11.58.")
+    ] = "",
     idle_seconds: Annotated[
         float, typer.Option(min=0, help="Leave after so long without work; 0: never.")
     ] = 0.0,
@@ -68,7 +78,7 @@ def join(
     SIGTERM or Ctrl-C finishes the shard in hand first; a second one does not. Exit code 3: the pool
     does not take this node, or not any more.
     """
-    from infra.pool.agent.config import AgentConfig
+    from infra.pool.agent.config import AgentConfig, location_of
     from infra.pool.agent.identity import config_dir, key_of_pool
     from infra.pool.agent.images import read_images
     from infra.pool.agent.run import run_agent
@@ -83,6 +93,8 @@ def join(
         models=tuple(model or ()),
         p2p_id=p2p_id,
         work_dir=work_dir,
+        address=address,
+        location=location_of(location),
         idle_seconds=idle_seconds,
     )
     # A task must not see the invite.

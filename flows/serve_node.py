@@ -22,7 +22,13 @@ STOP_SECONDS = 600.0
 
 @flow(name="serve-node", flow_run_name="node of {url}")
 def serve_node(
-    url: str, invite_block: str, ca: str = "", idle_seconds: float = 900.0, threads: int = 1
+    url: str,
+    invite_block: str,
+    ca: str = "",
+    idle_seconds: float = 900.0,
+    threads: int = 1,
+    address: str = "",
+    location: str = "",
 ) -> None:
     """Join a pool and work.
 
@@ -32,6 +38,8 @@ def serve_node(
         ca: file with the PEM of the pool's own CA; empty where the service's certificate is public.
         idle_seconds: leave after so long without work.
         threads: of the engine process, on a CPU.
+        address: HOST:PORT at which peers reach the node; `:PORT` on the host that the pool sees.
+        location: LAT,LON of the node in degrees.
     """
     invite: str = Secret.load(invite_block).get()  # type: ignore[union-attr]
     with tempfile.TemporaryDirectory(prefix="tracemill-serve-") as directory:
@@ -42,6 +50,8 @@ def serve_node(
             Path(directory) / "node.key",
             ca=Path(ca) if ca else None,
             idle_seconds=idle_seconds,
+            address=address,
+            location=location,
         )
         process = subprocess.Popen(
             AGENT, stdin=subprocess.PIPE, env=agent_environment(threads), start_new_session=True

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from infra.pool.agent.config import AgentConfig
+from infra.pool.agent.config import AgentConfig, location_of
 from infra.pool.agent.images import Images, LocalCommand
 
 IMAGE = "tracemill/worker"
@@ -22,6 +22,8 @@ def agent_config(
     command: Sequence[str] = WORKER,
     ca: Path | None = None,
     idle_seconds: float = 0.0,
+    address: str = "",
+    location: str = "",
 ) -> AgentConfig:
     """A node that runs the project's worker, which signs with the node's key."""
     return AgentConfig(
@@ -31,6 +33,8 @@ def agent_config(
         key_file=key_file,
         images=Images(images={IMAGE: LocalCommand(command=list(command), key=True)}),
         idle_seconds=idle_seconds,
+        address=address,
+        location=location_of(location),
     )
 
 

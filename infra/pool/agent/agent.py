@@ -14,10 +14,10 @@ from pathlib import Path
 
 from infra.pool.agent import machine
 from infra.pool.agent.admission import join
-from infra.pool.agent.config import AgentConfig
+from infra.pool.agent.config import AgentConfig, split_address
 from infra.pool.agent.errors import NotAdmitted, WorkerDied
 from infra.pool.agent.launch import Launch, Launcher
-from infra.pool.agent.peers import Peers
+from infra.pool.agent.peers import Listener, Peers
 from infra.pool.agent.shards import Lease, Place, ShardRunner
 from infra.pool.agent.standing import StandingRunner
 from infra.pool.client import PoolClient
@@ -60,7 +60,7 @@ class Agent:
         self._assignment: Assignment | None = None
         self._launch: Launch | None = None
         """How the runner's process was started."""
-        self._peers = Peers(())
+        self._peers = Peers(node_id, self._report)
         self._data = HeartbeatData()
         self._etag = ""
         self._every = 10.0
@@ -74,12 +74,16 @@ class Agent:
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, self._on_signal)
         threading.Thread(target=self._measure, daemon=True).start()
+        listener = Listener(self._config.address) if self._config.address else None
         try:
             self._join()
             while not self._finished():
                 self._turn()
         finally:
+            if listener is not None:
+                listener.close()
             self._stop_runner()
+            self._peers.close()
             end_marked(AGENT, self._mark)
             if self._joined:
                 self._say_gone()
@@ -112,11 +116,13 @@ class Agent:
 
     def _join(self) -> None:
         config = self._config
+        host, port = split_address(config.address)
         request = RegisterRequest(
             id=self._node_id,
             invite=config.invite,
-            ip_address=config.ip_address,
-            port=config.port,
+            ip_address=host,
+            port=port,
+            location=config.location,
             compute_specs=machine.specs(self._work_dir),
             worker_p2p_id=config.p2p_id,
             models=list(config.models),
@@ -141,6 +147,8 @@ class Agent:
         try:
             answer = self._beat(self._every)
             self._etag, self._data = answer.etag, answer.data
+            if answer.neighbours is not None:
+                self._peers.candidates(answer.neighbours)
             for order in answer.data.orders:
                 self._obey(order)
             if answer.data.register_again:
@@ -174,6 +182,8 @@ class Agent:
             p2p_id=self._config.p2p_id,
             wait_seconds=wait,
             seen=self._etag,
+            rtt_ms=self._peers.rtt_ms(),
+            lost_peers=self._peers.lost(),
         )
         figures, self._figures = self._figures, None
         if figures is not None:
@@ -185,7 +195,6 @@ class Agent:
             standing_by = not runner.place.group_id
             body.standing_by = standing_by and runner.ready
             body.group_id = runner.place.group_id
-            body.rtt_ms = self._peers.rtt_ms()
             body.group_version = runner.place.version if runner.ready and not standing_by else -1
             if isinstance(runner, ShardRunner):
                 body.shard_id, body.progress = runner.shard_id, runner.progress
@@ -245,9 +254,7 @@ class Agent:
 
     def _settle(self, data: HeartbeatData, task: Assignment) -> None:
         self._assignment, self._launch = task, self._launcher.launch(task)
-        self._peers.close()
-        others = data.group.members if data.group else []
-        self._peers = Peers([peer for peer in others if peer.node_id != self._node_id])
+        self._peers.members(data.group.members if data.group else [])
 
     def _start(self, place: Place, task: Assignment) -> ShardRunner | StandingRunner:
         launch = self._launcher.launch(task)
@@ -258,7 +265,7 @@ class Agent:
     def _stop_runner(self) -> None:
         runner, self._runner, self._assignment = self._runner, None, None
         self._launch = None
-        self._peers.close()
+        self._peers.members([])
         if runner is not None:
             runner.close()
 

@@ -15,6 +15,26 @@ class BadKeyFile(AgentError):
     """The file of the node's key cannot be used."""
 
 
+class BadAddress(AgentError):
+    """The node cannot be reached by its peers at the address that it is to tell them."""
+
+    def __init__(self, address: str, why: str):
+        super().__init__(
+            f"address {address[:200]!r} for peers: {why}; allowed is HOST:PORT with a port from 1 "
+            "to 65535 that is free, an IPv6 address in brackets; give another one with --address, "
+            "or none"
+        )
+
+
+class BadLocation(AgentError):
+    """A place that is not on Earth."""
+
+    def __init__(self, text: str):
+        super().__init__(
+            f"location {text[:80]!r} is no place; allowed is LAT,LON in degrees, as 48.14,11.58"
+        )
+
+
 class NotAdmitted(AgentError):
     """The pool does not take this node."""
 

@@ -1,41 +1,153 @@
-"""Round trips to the other members of a group, as the time that a TCP connection takes to open."""
+"""Round trips to other nodes, as the time that a TCP connection takes to open.
 
+Measured are the members of the node's group, every few seconds, and some candidates for a group
+that the service names, once a minute. Each node listens for such connections at the address that
+it registered, and closes them at once. A member that was reached before and fails several times in
+a row is lost: the pool hears of it at once, and believes it when it does not hear from that node
+either.
+"""
+
+import contextlib
 import socket
 import threading
 import time
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 
+from infra.pool.agent.config import split_address
+from infra.pool.agent.errors import BadAddress
 from infra.pool.wire import Peer
 
 TIMEOUT = 2.0
-EVERY = 60.0
+ROUND = 3.0
+"""Seconds between two looks at the members."""
+CANDIDATES = 60.0
+LOST_AFTER = 3
+"""Failures in a row."""
+AT_ONCE = 16
+MOST = 64
+"""Round trips that a heartbeat takes along."""
 
 
 class Peers:
     """Measures in a thread of its own until it is closed."""
 
-    def __init__(self, peers: Sequence[Peer]):
-        self._peers = [peer for peer in peers if _place(peer) is not None]
+    def __init__(self, node_id: str, changed: Callable[[], None]):
+        """`changed` is called when the pool should hear of a lost member."""
+        self._node_id, self._changed = node_id, changed
+        self._members: list[Peer] = []
+        self._candidates: list[Peer] = []
         self._measured: dict[str, float] = {}
-        self._ended = threading.Event()
-        if self._peers:
-            threading.Thread(target=self._run, daemon=True).start()
+        self._failures: Counter[str] = Counter()
+        self._news = threading.Condition()
+        self._ended = False
+        threading.Thread(target=self._run, daemon=True).start()
+
+    def members(self, members: Sequence[Peer]) -> None:
+        """Who is in the node's group now."""
+        with self._news:
+            self._members = self._others(members)
+            self._news.notify()
+
+    def candidates(self, candidates: Sequence[Peer]) -> None:
+        """Who could be."""
+        others = self._others(candidates)
+        with self._news:
+            if others != self._candidates:
+                self._candidates = others
+                self._news.notify()
+
+    def _others(self, peers: Sequence[Peer]) -> list[Peer]:
+        return [
+            peer for peer in peers
+            if peer.node_id != self._node_id and _place(peer) is not None
+        ]  # fmt: skip
 
     def rtt_ms(self) -> dict[str, float]:
-        """Milliseconds by node; those that were never reached are absent."""
-        return dict(self._measured)
+        """Milliseconds by node, the newest last; those that were never reached are absent."""
+        return dict(list(self._measured.copy().items())[-MOST:])
+
+    def lost(self) -> list[str]:
+        """Members that could be reached before, and cannot any more."""
+        return [
+            peer.node_id for peer in self._members
+            if peer.node_id in self._measured and self._failures[peer.node_id] >= LOST_AFTER
+        ]  # fmt: skip
 
     def close(self) -> None:
         """Measure no more."""
-        self._ended.set()
+        with self._news:
+            self._ended = True
+            self._news.notify()
 
     def _run(self) -> None:
-        while not self._ended.is_set():
-            for peer in self._peers:
-                taken = _connect(peer)
-                if taken is not None:
-                    self._measured[peer.node_id] = taken
-            self._ended.wait(EVERY)
+        known: list[Peer] = []
+        at = 0.0
+        with ThreadPoolExecutor(AT_ONCE) as threads:
+            while not self._ended:
+                wanted = list(self._members)
+                if self._candidates != known or time.monotonic() > at + CANDIDATES:
+                    known, at = self._candidates, time.monotonic()
+                    wanted += known
+                before = self.lost()
+                list(threads.map(self._look, {peer.node_id: peer for peer in wanted}.values()))
+                if set(self.lost()) - set(before):
+                    self._changed()
+                with self._news:
+                    if not self._ended and self._candidates == known:
+                        self._news.wait(ROUND)
+
+    def _look(self, peer: Peer) -> None:
+        taken = _connect(peer)
+        if taken is None:
+            self._failures[peer.node_id] += 1
+            return
+        self._failures[peer.node_id] = 0
+        self._measured.pop(peer.node_id, None)
+        self._measured[peer.node_id] = taken
+        while len(self._measured) > 4 * MOST:
+            self._measured.pop(next(iter(self._measured)), None)
+
+
+class Listener:
+    """Takes the connections by which other nodes measure their way here."""
+
+    def __init__(self, address: str):
+        """`address` is HOST:PORT; where HOST is not one of this machine, it is a router's."""
+        host, port = split_address(address)
+        self._socket = _bound(host, port)
+        threading.Thread(target=self._run, daemon=True).start()
+
+    def close(self) -> None:
+        """Listen no more."""
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+        self._socket.close()
+
+    def _run(self) -> None:
+        while True:
+            try:
+                connection, _ = self._socket.accept()
+            except ConnectionAbortedError:
+                continue
+            except OSError:
+                return
+            with contextlib.suppress(OSError):
+                connection.close()
+
+
+def _bound(host: str, port: int) -> socket.socket:
+    try:
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        if host:
+            with contextlib.suppress(OSError):
+                return socket.create_server((host, port), family=family)
+        if socket.has_dualstack_ipv6():
+            return socket.create_server(("", port), family=socket.AF_INET6, dualstack_ipv6=True)
+        return socket.create_server(("", port))
+    except OSError as error:
+        raise BadAddress(f"{host}:{port}", str(error)) from error
 
 
 def _place(peer: Peer) -> tuple[str, int] | None:
@@ -49,8 +161,6 @@ def _connect(peer: Peer) -> float | None:
     started = time.perf_counter()
     try:
         socket.create_connection(place, TIMEOUT).close()
-    except ConnectionRefusedError:
-        pass  # the refusal took a round trip too
     except (OSError, ValueError, OverflowError):
         # Another node said what its address is; it need not be one.
         return None

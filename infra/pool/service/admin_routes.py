@@ -218,6 +218,7 @@ def _node_view(pool: Pool, node_id: str) -> dict[str, Any]:
         "location": card.location,
         "trusted": card.trusted,
         "rate": node.rate,
+        "rtt_ms": node.rtt_ms,
         "leaving": node.leaving,
         "group": None if group is None else _group_view(group),
     }

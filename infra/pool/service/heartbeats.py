@@ -13,8 +13,9 @@ from infra.pool.core.events import Beat
 from infra.pool.core.state import Node
 from infra.pool.service.errors import BadRequest, Forbidden
 from infra.pool.service.gate import Gate
+from infra.pool.service.neighbours import Neighbours
 from infra.pool.service.pool import Pool, Report
-from infra.pool.service.view import heartbeat_data, named
+from infra.pool.service.view import heartbeat_data, named, peer
 
 
 class Heartbeats:
@@ -22,6 +23,7 @@ class Heartbeats:
 
     def __init__(self, pool: Pool, gate: Gate) -> None:
         self._pool, self._gate = pool, gate
+        self._neighbours = Neighbours(pool)
         self._earlier: dict[str, tuple[str, int, int]] = {}
         """Node -> (group, its version, uploads that the node made in it before that version)."""
 
@@ -43,9 +45,17 @@ class Heartbeats:
             while name == body.seen and (left := pool.left(deadline)) > 0:
                 await watch.wait(left)
                 text, name = named(await self.told(node_id))
+        near = self._near(node_id)
         await pool.journal.settled()
-        answer = f'{{"success":true,"data":{text},"etag":"{name}"}}'
+        answer = f'{{"success":true,"data":{text},"etag":"{name}"{near}}}'
         return Response(answer, media_type="application/json")
+
+    def _near(self, node_id: str) -> str:
+        found = self._neighbours.of(node_id)
+        if found is None:
+            return ""
+        told = ",".join(peer(self._pool, other).model_dump_json() for other in found)
+        return f',"neighbours":[{told}]'
 
     async def told(self, node_id: str) -> wire.HeartbeatData:
         """What a node has to do now."""

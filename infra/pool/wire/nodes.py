@@ -267,6 +267,8 @@ class HeartbeatAnswer(Answer):
     data: HeartbeatData
     etag: str = ""
     """Names `data`."""
+    neighbours: list[Peer] | None = None
+    """Nodes whose round trip the node is to measure; None: the same as before."""
 
 
 class Exclusion(Said):

@@ -29,7 +29,7 @@ class Nodes(Answer):
 class Pool:
     """A service with an admin key."""
 
-    def __init__(self, directory: Path):
+    def __init__(self, directory: Path, **core: float):
         self.directory = directory
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
@@ -42,7 +42,7 @@ class Pool:
                 "tick_seconds": 0.1, "requests_per_minute": 1e5,
                 "topologies": [{"name": "pair", "min_group_size": 2, "max_group_size": 2}],
                 # What agents that share some busy cores measure says nothing of them.
-                "core": {"max_rate_ratio": 1e9},
+                "core": {"max_rate_ratio": 1e9} | core,
             },
         }  # fmt: skip
         self.process = subprocess.Popen(
@@ -114,7 +114,18 @@ class Pool:
 
 
 @pytest.fixture(scope="module")
-def pool(tmp_path_factory):
-    made = Pool(tmp_path_factory.mktemp("pool"))
-    yield made
-    made.close()
+def make_pool(tmp_path_factory):
+    made: list[Pool] = []
+
+    def make(**core: float) -> Pool:
+        made.append(Pool(tmp_path_factory.mktemp("pool"), **core))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.close()
+
+
+@pytest.fixture(scope="module")
+def pool(make_pool):
+    return make_pool()
