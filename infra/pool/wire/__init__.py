@@ -16,8 +16,8 @@ Node-signed routes (infra/pool/signature.py says how):
     POST /nodes/gone                                 -> Done               at once
     POST /heartbeat                 Heartbeat        -> HeartbeatAnswer
     GET  /shards/{shard_id}                          -> ShardWork          only with its lease
-    POST /shards/{shard_id}/result  ShardResult      -> Done
-    POST /shards/{shard_id}/failure ShardFailure     -> Done
+    POST /shards/{shard_id}/result  ShardResult      -> HeartbeatAnswer    what to do next
+    POST /shards/{shard_id}/failure ShardFailure     -> HeartbeatAnswer
     POST /storage/request-upload    UploadRequest    -> UploadGrant
     PUT  <signed_url of the grant>  the bytes, with the grant's headers; no signature of the node
 
@@ -34,7 +34,7 @@ Admin routes, `Authorization: Bearer <admin key>`:
     GET  /groups, /groups/configs, /groups/{id}/logs  DELETE /groups/{id}
     POST /groups/force-regroup
     GET  /metrics, /metrics/all, /metrics/prometheus  POST /metrics  DELETE /metrics/{task_id}
-    GET, POST /ledger
+    POST /ledger
 
 Open: GET /health, /epoch, /docs, /api-docs/openapi.json. Errors are `{"success": false, "error",
 "code"}` with 400, 401, 403, 404, 408, 409, 413, 429 (with Retry-After) or 503.
