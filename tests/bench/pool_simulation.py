@@ -3,9 +3,10 @@
 Both sides play on the same machines with the same rates of trouble (all stated in
 infra/pool/simulation/fleet.py). Shards are 300 s of work for us and 1800 s for the original, whose
 nodes may upload two files an hour; with --equal both also take 900 s, printed as
-`.../equal_shards`.
+`.../equal_shards`; `--without lost_peers` shows what we do without a signal of the agents.
 
     python -m tests.bench.pool_simulation [--hours 72] [--churn 0.05] [--seeds 1] [--equal]
+        [--without lost_peers location standby]
 
 Prints one JSON line per figure: `wasted_gpu_hours`, `recovery_seconds` (mean, from a node's loss
 until its work runs elsewhere; where the original never runs it again, its detection counts), then
@@ -17,12 +18,14 @@ import json
 import statistics
 import sys
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import fields
 from typing import Any
 
 from infra.pool.simulation.account import WASTE
 from infra.pool.simulation.compare import POLICIES, simulate
 from infra.pool.simulation.crowd import crowd
 from infra.pool.simulation.fleet import Troubles
+from infra.pool.simulation.ours import Signals
 
 
 def line(metric: str, ours: float, peer: float | None, unit: str) -> None:
@@ -45,7 +48,13 @@ def compare(arguments: argparse.Namespace, shard_seconds: float | None, suffix: 
     with ProcessPoolExecutor(2) as workers:
         futures = {
             (name, seed): workers.submit(
-                simulate, name, seed, arguments.hours, troubles, shard_seconds
+                simulate,
+                name,
+                seed,
+                arguments.hours,
+                troubles,
+                shard_seconds,
+                signals=Signals(**dict.fromkeys(arguments.without, False)),
             )
             for seed in range(1, arguments.seeds + 1)
             for name in POLICIES
@@ -79,6 +88,8 @@ def main() -> None:
     parser.add_argument("--churn", type=float, default=0.05)
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--nodes", type=int, default=100_000)
+    signals = [field.name for field in fields(Signals)]
+    parser.add_argument("--without", nargs="*", default=[], choices=signals)
     parser.add_argument("--equal", action="store_true")
     arguments = parser.parse_args()
     compare(arguments, None, "")

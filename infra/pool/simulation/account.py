@@ -8,7 +8,7 @@ WASTE = ("detection", "reload", "lost", "merge", "stuck", "rejected", "duplicate
 """detection: waiting for a member whose loss the pool has not acted on; reload: loading, or waiting
 for members that load; lost: work on shards that were broken off; merge: the same, because the pool
 took the nodes for another group; stuck: in a group that cannot work and that nobody dissolves;
-rejected: results of liars; duplicate: second results of one shard."""
+rejected: results that were refused; duplicate: second results of one shard."""
 
 
 @dataclass
@@ -21,6 +21,7 @@ class Account:
     wrong_deaths: int = 0
     deaths: int = 0
     false_bans: int = 0
+    """Honest machines that are ejected or banned at the end."""
     shards: int = 0
 
     def add(self, cause: str, gpu_seconds: float) -> None:

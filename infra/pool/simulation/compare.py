@@ -6,7 +6,7 @@ from typing import Any
 
 from infra.pool.simulation.fleet import MODELS, Machine, Troubles, synthetic2
 from infra.pool.simulation.original import Original
-from infra.pool.simulation.ours import Ours
+from infra.pool.simulation.ours import Ours, Signals
 from infra.pool.simulation.policy import Policy
 from infra.pool.simulation.world import World
 
@@ -24,12 +24,16 @@ def simulate(
     troubles: Troubles,
     shard_seconds: float | None = None,
     fleet: Callable[[random.Random, Troubles], list[Machine]] = synthetic2,
+    signals: Signals | None = None,
 ) -> dict[str, Any]:
-    """The account of one run. The same seed gives the same machines and the same first troubles."""
+    """The account of one run. The same seed gives the same machines and the same first troubles.
+
+    `signals`: what our agents tell; by default all that the pool can use.
+    """
     machines = fleet(random.Random(seed), troubles)
     ours = policy == "ours"
     pool: Policy = (
-        Ours(MODELS)
+        Ours(MODELS, signals=signals)
         if ours
         else Original(MODELS, random.Random(seed + 1), troubles.operator_seconds)
     )

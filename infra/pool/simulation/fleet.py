@@ -79,6 +79,8 @@ class Troubles:
     straggle_factor: float = 0.4
     liars: float = 0.01
     """Share of nodes whose results are refused from the first on."""
+    false_refusals: float = 0.001
+    """Share of honest results that are refused softly: the work is void, one member is to blame."""
     verdict_seconds: float = 120.0
     operator_seconds: float = 7200.0
     """Until somebody dissolves by hand a group that the original leaves broken."""

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from infra.pool.core.distance import haversine_km
 from infra.pool.core.requirements import Topology
 from infra.pool.simulation.fleet import TOPOLOGIES, Machine, Model
-from infra.pool.simulation.policy import Order, Report
+from infra.pool.simulation.policy import Judgement, Order, Report
 
 KEY_SECONDS = 90.0
 STATUS_SECONDS = 15.0
@@ -162,18 +162,20 @@ class Original:
             self.groups[group_id].shards += 1
             self.news.update(self.groups[group_id].members)
 
-    def judged(
-        self, group_id: str, shard_id: str, accepted: bool, guilty: tuple[str, ...], now: float
-    ) -> bool:
-        """A refusal ejects the node; its group stays as it is."""
-        for node_id in guilty:
+    def judged(self, result: Judgement, now: float) -> bool:
+        """A hard refusal ejects the node, a soft one only voids the work; its group stays."""
+        for node_id in result.guilty if result.hard else ():
             node = self.nodes[node_id]
             if node.state != "Ejected":
                 node.state = "Ejected"
                 group = self.groups.get(node.group_id)
                 if group is not None and group.broken_at is None:
                     group.broken_at = now
-        return accepted
+        return result.accepted
+
+    def is_out(self, node_id: str) -> bool:
+        """Ejected."""
+        return self.nodes[node_id].state == "Ejected"
 
     def newly_dead(self) -> list[str]:
         """Nodes declared dead since the last call."""

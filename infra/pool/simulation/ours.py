@@ -1,5 +1,7 @@
 """Our pool in the simulation: the same core that the service runs."""
 
+from dataclasses import dataclass
+
 from infra.pool.core.decide import decide
 from infra.pool.core.events import (
     Beat,
@@ -20,19 +22,38 @@ from infra.pool.core.events import (
     TaskCreated,
     Tick,
 )
+from infra.pool.core.life import OUT
 from infra.pool.core.state import NodeState, PoolState, Settings, ShardState, Task
 from infra.pool.simulation.fleet import TOPOLOGIES, Machine, Model
-from infra.pool.simulation.policy import Order, Report, Standby
+from infra.pool.simulation.policy import Judgement, Order, Report, Standby
 
 QUEUE = 400
 """Shards of each model that wait at any time: the work never runs out."""
 
 
+@dataclass(frozen=True)
+class Signals:
+    """What agents tell the pool beyond being alive. Without one, the pool has to do without it."""
+
+    lost_peers: bool = True
+    """Members of a group name peers whose link is dead: silence counts sooner."""
+    location: bool = True
+    """Nodes say where they are; without it no distance is known."""
+    standby: bool = True
+    """Idle nodes keep a rank's weights in memory to take over at once."""
+
+
 class Ours:
     """Policy over `infra.pool.core`."""
 
-    def __init__(self, models: tuple[Model, ...], settings: Settings | None = None):
+    def __init__(
+        self,
+        models: tuple[Model, ...],
+        settings: Settings | None = None,
+        signals: Signals | None = None,
+    ):
         self.state = PoolState(settings=settings or Settings())
+        self._signals = signals or Signals()
         self._models = {model.name: model for model in models}
         self.news: set[str] = set()
         self._dead: list[str] = []
@@ -77,7 +98,7 @@ class Ours:
             Registered(
                 machine.node_id,
                 machine.specs,
-                machine.place,
+                machine.place if self._signals.location else None,
                 machine.node_id,
                 frozenset(machine.disk),
             ),
@@ -97,7 +118,7 @@ class Ours:
                 version,
                 report.shard_id,
                 report.progress,
-                lost_peers=report.lost_peers,
+                lost_peers=report.lost_peers if self._signals.lost_peers else (),
                 standing_by=report.standing_by,
             ),
             now,
@@ -105,7 +126,7 @@ class Ours:
         node = self.state.nodes.get(report.node_id)
         group = self.state.groups.get(node.group_id) if node else None
         if group is None:
-            part = node.standby if node else None
+            part = node.standby if node and self._signals.standby else None
             return Standby(self._models[part[0]], part) if part else None
         model = self._models[self.state.tasks[group.task_id].model]
         members = tuple(group.members)
@@ -124,11 +145,11 @@ class Ours:
         """A result is there."""
         self._send(Submitted(group_id, shard_id), now)
 
-    def judged(
-        self, group_id: str, shard_id: str, accepted: bool, guilty: tuple[str, ...], now: float
-    ) -> bool:
+    def judged(self, result: Judgement, now: float) -> bool:
         """A verdict; it counts if this group's result is the one that was accepted."""
-        self._send(Judged(shard_id, group_id, accepted, True, guilty, "refused"), now)
+        group_id, shard_id = result.group_id, result.shard_id
+        verdict = (result.accepted, result.hard, result.guilty, "refused")
+        self._send(Judged(shard_id, group_id, *verdict), now)
         shard = self.state.shards.get(shard_id)
         if shard is None or shard.state is not ShardState.DONE:
             return False
@@ -136,6 +157,11 @@ class Ours:
         if counts and not shard.submitted_by:
             del self.state.shards[shard_id]
         return counts
+
+    def is_out(self, node_id: str) -> bool:
+        """Ejected or banned."""
+        node = self.state.nodes.get(node_id)
+        return node is not None and node.state in OUT
 
     def newly_dead(self) -> list[str]:
         """Nodes declared dead since the last call."""

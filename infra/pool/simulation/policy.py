@@ -40,6 +40,19 @@ class Report:
     standing_by: bool
 
 
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """A validator's verdict on a result."""
+
+    group_id: str
+    shard_id: str
+    accepted: bool
+    guilty: tuple[str, ...] = ()
+    """Members whose part was refused."""
+    hard: bool = False
+    """Fraud is proven; otherwise the work is void and nothing else is known."""
+
+
 class Policy(Protocol):
     """A pool service."""
 
@@ -66,10 +79,12 @@ class Policy(Protocol):
         """A group's result is there."""
         ...
 
-    def judged(
-        self, group_id: str, shard_id: str, accepted: bool, guilty: tuple[str, ...], now: float
-    ) -> bool:
+    def judged(self, result: Judgement, now: float) -> bool:
         """The verdict on a result; whether it counts (one result per shard does)."""
+        ...
+
+    def is_out(self, node_id: str) -> bool:
+        """Whether a node is excluded: ejected or banned."""
         ...
 
     def newly_dead(self) -> list[str]:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from infra.pool.simulation.account import Account
 from infra.pool.simulation.fleet import Machine, Model, Troubles
-from infra.pool.simulation.policy import Order, Policy, Report, Standby
+from infra.pool.simulation.policy import Judgement, Order, Policy, Report, Standby
 
 STEP = 5.0
 HOUR = 3600.0
@@ -56,6 +56,7 @@ class Result:
     group_id: str
     shard_id: str
     spent: float
+    members: tuple[str, ...]
     liars: tuple[str, ...]
 
 
@@ -305,7 +306,7 @@ class World:
     def _submit(self, run: Run, members: list[Machine], now: float) -> None:
         liars = tuple(machine.node_id for machine in members if machine.liar)
         self.policy.submitted(run.key[0], run.shard_id, now)
-        result = Result(run.key[0], run.shard_id, run.spent, liars)
+        result = Result(run.key[0], run.shard_id, run.spent, run.members, liars)
         self._push(now + self.troubles.verdict_seconds, "verdict", result)
         run.shard_id, run.progress, run.spent, run.finished = "", 0.0, 0.0, False
         run.look_at = now + STEP
@@ -315,11 +316,15 @@ class World:
             self._look(run, now)
 
     def _judge(self, result: Result, now: float) -> None:
-        liars = result.liars
-        counts = self.policy.judged(result.group_id, result.shard_id, not liars, liars, now)
-        if liars:
+        guilty, rate = result.liars, self.troubles.false_refusals
+        if not guilty and rate > 0 and self._rng.random() < rate:
+            guilty = (self._rng.choice(result.members),)
+        hard = bool(result.liars)
+        verdict = Judgement(result.group_id, result.shard_id, not guilty, guilty, hard)
+        counts = self.policy.judged(verdict, now)
+        if guilty:
             self.account.add("rejected", result.spent)
-            for machine in (self.machines[node_id] for node_id in liars):
+            for machine in (self.machines[n] for n in guilty if self.policy.is_out(n)):
                 self._hear(machine, None, now)
                 self._book_free(machine, now)
                 machine.excluded = True
@@ -368,6 +373,7 @@ class World:
             self.account.add("unfinished", run.spent)
         for machine in self.machines.values():
             self._book_free(machine, now)
+            self.account.false_bans += not machine.liar and self.policy.is_out(machine.node_id)
         self.account.unrecovered = len(self._losses)
 
 

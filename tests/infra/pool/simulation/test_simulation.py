@@ -5,6 +5,7 @@ import pytest
 from infra.pool.simulation.compare import simulate
 from infra.pool.simulation.crowd import crowd
 from infra.pool.simulation.fleet import H100, H200, PLACES, RTX4090, Machine, Troubles, synthetic2
+from infra.pool.simulation.ours import Signals
 
 KINDS = [H200] * 6 + [H100] * 6 + [RTX4090] * 20
 
@@ -44,7 +45,7 @@ def test_same_seed_same_account():
 
 
 def test_without_troubles_nothing_is_wasted_after_the_start():
-    calm = Troubles(churn=0, partitions=0, stragglers=0, liars=0)
+    calm = Troubles(churn=0, partitions=0, stragglers=0, liars=0, false_refusals=0)
     summary = simulate("ours", 1, 4.0, calm, 300.0, small)
     assert summary["wasted_gpu_hours"] == 0
     assert summary["dead"] == 0
@@ -61,3 +62,21 @@ def test_a_crowd_is_formed_and_ticks_cheaply():
     figures = crowd(3000, 1)
     assert figures["groups"] > 1500
     assert figures["steady_tick_max_s"] < 1.0
+
+
+def test_honest_machines_that_are_excluded_are_counted():
+    """With every fourth honest result refused, three in a row come soon for ours."""
+    troubles = Troubles(churn=0, partitions=0, stragglers=0, liars=0, false_refusals=0.25)
+    ours, theirs = (simulate(name, 4, 3.0, troubles, 300.0, small) for name in ("ours", "original"))
+    assert ours["banned_wrongly"] > 0 and ours["rejected_gpu_hours"] > 0
+    # There a soft refusal costs the work only.
+    assert theirs["banned_wrongly"] == 0 and theirs["rejected_gpu_hours"] > 0
+    honest = Troubles(churn=0, partitions=0, stragglers=0, liars=0.1, false_refusals=0)
+    assert simulate("ours", 4, 1.0, honest, 300.0, small)["banned_wrongly"] == 0
+
+
+def test_without_signals_recovery_is_slower():
+    troubles = Troubles(churn=0.5)
+    told = simulate("ours", 7, 3.0, troubles, 300.0, small)
+    untold = simulate("ours", 7, 3.0, troubles, 300.0, small, Signals(lost_peers=False))
+    assert untold["recovery_mean_s"] > told["recovery_mean_s"]
