@@ -17,6 +17,7 @@ from infra.pool.agent.admission import join
 from infra.pool.agent.config import AgentConfig, split_address
 from infra.pool.agent.errors import NotAdmitted, WorkerDied
 from infra.pool.agent.launch import Launch, Launcher
+from infra.pool.agent.links import Links
 from infra.pool.agent.peers import Listener, Peers
 from infra.pool.agent.shards import Lease, Place, ShardRunner
 from infra.pool.agent.standing import StandingRunner
@@ -49,18 +50,19 @@ class Agent:
         node_id: str,
         config: AgentConfig,
         launcher: Launcher,
+        links: Links,
         work_dir: Path,
         mark: str,
         version: str,
     ):
         self._client, self._node_id, self._config = client, node_id, config
-        self._launcher, self._work_dir = launcher, work_dir
+        self._launcher, self._links, self._work_dir = launcher, links, work_dir
         self._mark, self._version = mark, version
         self._runner: ShardRunner | StandingRunner | None = None
         self._assignment: Assignment | None = None
         self._launch: Launch | None = None
         """How the runner's process was started."""
-        self._peers = Peers(node_id, self._report)
+        self._peers = Peers(node_id, links, self._report)
         self._data = HeartbeatData()
         self._etag = ""
         self._every = 10.0
@@ -74,7 +76,7 @@ class Agent:
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, self._on_signal)
         threading.Thread(target=self._measure, daemon=True).start()
-        listener = Listener(self._config.address) if self._config.address else None
+        listener = Listener(self._config.address, self._links) if self._config.address else None
         try:
             self._join()
             while not self._finished():
@@ -129,6 +131,7 @@ class Agent:
             version=self._version,
         )
         registration = join(self._client, request, self._launcher.canary)
+        self._links.renew(registration.certificate, registration.ca)
         self._joined = True
         self._every, self._etag = registration.heartbeat_seconds, ""
         log.info("node %s is admitted", self._node_id)

@@ -22,6 +22,7 @@ from infra.pool.agent.bridge import DATA
 from infra.pool.agent.errors import BadMount, NoImage
 from infra.pool.agent.identity import NODE_KEY
 from infra.pool.agent.images import Images, local_environment, own_environment
+from infra.pool.agent.links import Links
 from infra.pool.agent.machine import cards
 from infra.pool.agent.worker import Worker
 from infra.pool.wire import Assignment
@@ -73,9 +74,11 @@ class Launcher:
         *,
         docker: bool,
         p2p_seed: int,
+        links: Links,
     ):
         self._images, self._node_id, self._key_file = images, node_id, key_file
         self._work_dir, self._mark, self._p2p_seed = work_dir, mark, p2p_seed
+        self._links = links
         self._docker = shutil.which("docker") if docker else None
 
     def launch(self, task: Assignment) -> Launch:
@@ -92,7 +95,7 @@ class Launcher:
             values = {"SOCKET_PATH": str(socket), "WORKER_P2P_SEED": str(self._p2p_seed)}
             given["PRIME_MONITOR__SOCKET__PATH"] = str(socket)
             if entry.key:
-                given[NODE_KEY] = str(self._key_file)
+                given |= {NODE_KEY: str(self._key_file)} | self._links.environment()
             arguments = task.cmd or [] if entry.arguments else []
             command = (*entry.command, *(_filled(part, values) for part in arguments))
             offered = {name: _filled(text, values) for name, text in task.env_vars.items()}

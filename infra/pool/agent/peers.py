@@ -5,6 +5,9 @@ that the service names, once a minute. Each node listens for such connections at
 it registered, and closes them at once. A member that was reached before and fails several times in
 a row is lost: the pool hears of it at once, and believes it when it does not hear from that node
 either.
+
+Where the pool has a CA, both sides show a certificate of it for their own key: who does not is not
+measured. The time is that of the connection alone.
 """
 
 import contextlib
@@ -17,6 +20,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from infra.pool.agent.config import split_address
 from infra.pool.agent.errors import BadAddress
+from infra.pool.agent.links import Links, shows
 from infra.pool.wire import Peer
 
 TIMEOUT = 2.0
@@ -33,9 +37,9 @@ MOST = 64
 class Peers:
     """Measures in a thread of its own until it is closed."""
 
-    def __init__(self, node_id: str, changed: Callable[[], None]):
+    def __init__(self, node_id: str, links: Links, changed: Callable[[], None]):
         """`changed` is called when the pool should hear of a lost member."""
-        self._node_id, self._changed = node_id, changed
+        self._node_id, self._links, self._changed = node_id, links, changed
         self._members: list[Peer] = []
         self._candidates: list[Peer] = []
         self._measured: dict[str, float] = {}
@@ -99,7 +103,7 @@ class Peers:
                         self._news.wait(ROUND)
 
     def _look(self, peer: Peer) -> None:
-        taken = _connect(peer)
+        taken = _connect(peer, self._links)
         if taken is None:
             self._failures[peer.node_id] += 1
             return
@@ -113,10 +117,11 @@ class Peers:
 class Listener:
     """Takes the connections by which other nodes measure their way here."""
 
-    def __init__(self, address: str):
+    def __init__(self, address: str, links: Links):
         """`address` is HOST:PORT; where HOST is not one of this machine, it is a router's."""
         host, port = split_address(address)
-        self._socket = _bound(host, port)
+        self._socket, self._links = _bound(host, port), links
+        self._free = threading.Semaphore(AT_ONCE)
         threading.Thread(target=self._run, daemon=True).start()
 
     def close(self) -> None:
@@ -133,8 +138,19 @@ class Listener:
                 continue
             except OSError:
                 return
-            with contextlib.suppress(OSError):
+            if self._links.server is None or not self._free.acquire(blocking=False):
                 connection.close()
+            else:
+                threading.Thread(target=self._greet, args=(connection,), daemon=True).start()
+
+    def _greet(self, connection: socket.socket) -> None:
+        assert self._links.server is not None
+        try:
+            with connection, contextlib.suppress(OSError):
+                connection.settimeout(TIMEOUT)
+                self._links.server.wrap_socket(connection, server_side=True).close()
+        finally:
+            self._free.release()
 
 
 def _bound(host: str, port: int) -> socket.socket:
@@ -155,13 +171,17 @@ def _place(peer: Peer) -> tuple[str, int] | None:
     return (host, int(port)) if host and port.isdecimal() and int(port) else None
 
 
-def _connect(peer: Peer) -> float | None:
+def _connect(peer: Peer, links: Links) -> float | None:
     place = _place(peer)
     assert place is not None
     started = time.perf_counter()
     try:
-        socket.create_connection(place, TIMEOUT).close()
+        with socket.create_connection(place, TIMEOUT) as connection:
+            taken = 1000.0 * (time.perf_counter() - started)
+            if links.client is None:
+                return taken
+            with links.client.wrap_socket(connection) as line:
+                return taken if shows(line, peer.node_id) else None
     except (OSError, ValueError, OverflowError):
         # Another node said what its address is; it need not be one.
         return None
-    return 1000.0 * (time.perf_counter() - started)

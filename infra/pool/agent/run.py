@@ -11,6 +11,7 @@ from infra.pool.agent.config import AgentConfig
 from infra.pool.agent.errors import AgentError, NotAdmitted
 from infra.pool.agent.identity import load_key, p2p_seed
 from infra.pool.agent.launch import Launcher
+from infra.pool.agent.links import Links
 from infra.pool.agent.p2p import p2p_id
 from infra.pool.client import PoolClient
 from infra.pool.errors import PoolError
@@ -32,11 +33,14 @@ def run_agent(config: AgentConfig) -> int:
     with tempfile.TemporaryDirectory(prefix="tracemill-node-") as temporary:
         work_dir = config.work_dir or Path(temporary)
         work_dir.mkdir(parents=True, exist_ok=True)
+        links = Links(config.key_file, work_dir / "links")
         launcher = Launcher(
             config.images, key.node_id, config.key_file, work_dir, mark,
-            docker=config.docker, p2p_seed=seed,
+            docker=config.docker, p2p_seed=seed, links=links,
         )  # fmt: skip
-        agent = Agent(client, key.node_id, config, launcher, work_dir, mark, version("tracemill"))
+        agent = Agent(
+            client, key.node_id, config, launcher, links, work_dir, mark, version("tracemill")
+        )
         try:
             agent.run()
         except (AgentError, PoolError) as error:

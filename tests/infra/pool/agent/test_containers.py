@@ -10,6 +10,7 @@ import pytest
 
 from infra.pool.agent.images import Images
 from infra.pool.agent.launch import Launcher
+from infra.pool.agent.links import Links
 from infra.pool.agent.shards import Lease, Place, ShardRunner
 from infra.pool.wire import Assignment, NewShard, Results, ShardsRequest, ShardWork
 
@@ -63,8 +64,9 @@ def test_another_lease_in_the_middle_of_a_shard_gets_a_worker(docker, tmp_path):
     """Ending the client of docker alone left the container, and its name was taken."""
     (tmp_path / "key").write_bytes(bytes(32))
     launcher = Launcher(
-        Images(), "ab" * 32, tmp_path / "key", tmp_path / "work", "mark", docker=True, p2p_seed=7
-    )
+        Images(), "ab" * 32, tmp_path / "key", tmp_path / "work", "mark", docker=True, p2p_seed=7,
+        links=Links(tmp_path / "key", tmp_path / "links"),
+    )  # fmt: skip
     launch = launcher.launch(
         Assignment(
             id="0b7e", name="t", image=IMAGE, env_vars={}, cmd=None, entrypoint=None,

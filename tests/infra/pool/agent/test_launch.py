@@ -8,6 +8,7 @@ from infra.pool.agent.errors import BadImages, BadKeyFile, BadMount, NoImage
 from infra.pool.agent.identity import NODE_KEY, load_key, p2p_seed
 from infra.pool.agent.images import Images, LocalCommand, read_images
 from infra.pool.agent.launch import Launcher, config_hash
+from infra.pool.agent.links import Links
 from infra.pool.wire import Assignment, VolumeMount
 from infra.reaper import AGENT
 
@@ -32,6 +33,7 @@ def launcher(tmp_path, monkeypatch):
     return lambda images=None, docker=False: Launcher(
         Images(images=images or {}), "ab" * 32, tmp_path / "key", tmp_path / "work", "mark",
         docker=docker, p2p_seed=7,
+        links=Links(tmp_path / "key", tmp_path / "links"),
     )  # fmt: skip
 
 
