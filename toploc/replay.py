@@ -29,6 +29,7 @@ import torch
 from torch import Tensor
 
 from toploc.build import prove
+from toploc.errors import MalformedRecord
 from toploc.groups import GroupTask, StageRecord, link_holds, present, rows_digest
 from toploc.transcript import Transcript
 from toploc.verdict import Limits, ProofVerdict, judge_proofs, refuse
@@ -38,6 +39,8 @@ CHALLENGE_SECONDS = 600
 
 _OWN = Limits(exp_mismatches=4, mant_err_mean=0.5, mant_err_median=0.0)
 """A proof against the very bytes that it was made of: only ties at the k-th place differ."""
+
+_ROW_DTYPES = (torch.bfloat16, torch.float16, torch.float32, torch.float64)
 
 _FINE = ProofVerdict(True, ())
 
@@ -124,6 +127,8 @@ def judge_group(
     row_error: float = 0.05,
 ) -> GroupVerdict:
     """Accept a trace of a group, or name the first faulty stage.
+
+    Raises UnprovableActivations where the verifier's own model gives states that are not finite.
 
     Args:
         task: what the trusted side asked for, and of whom; at least two members.
@@ -254,10 +259,12 @@ class _Court:
                 "withheld_input",
                 "challenged, it did not hand out the input whose digest it signed",
             )
-        if stage == 0 and not _in_vocabulary(came, self._model):
-            return Fault(
-                stage, "lied_about_input", "it countersigned tokens that nothing computes with"
-            )
+        if stage == 0:
+            if not _in_vocabulary(came, self._model):
+                return Fault(
+                    stage, "lied_about_input", "it countersigned tokens that nothing computes with"
+                )
+            came = self._text(came)
         again, proofs = self._model.run(stage, came), self._records[stage].proofs
         proof = self._judge_proof(stage, self._outputs(again), proofs)
         if stage == self._size - 1:
@@ -268,19 +275,18 @@ class _Court:
         sent = self._input(stage + 1) if agreed else None
         if sent is None:
             return self._decide(stage, _FINE, proof, False)
-        made_of_it = sent.shape == again.shape and bool(
-            judge_proofs(self._outputs(sent), proofs, _OWN).accepted
-        )
+        if not _are_rows_like(again, sent):
+            text = f"rows_differ: {list(sent.shape)} {sent.dtype}, or not finite in bfloat16"
+            return self._decide(stage, refuse(text), proof, False)
+        made_of_it = judge_proofs(self._outputs(sent), proofs, _OWN).accepted
         return self._decide(stage, self._judge_sent(stage, again, sent), proof, made_of_it)
 
     def _judge_sent(self, stage: int, again: Tensor, sent: Tensor) -> ProofVerdict:
         """Whether rows that a stage sent are those replayed."""
+        near = self._judge_proof(stage, again.to(torch.bfloat16), prove(sent.to(torch.bfloat16)))
         apart = _apart(again, sent)
-        if sent.shape == again.shape:
-            own = prove(sent.to(torch.bfloat16))
-            near = self._judge_proof(stage, again.to(torch.bfloat16), own)
-            if apart <= self._row_error or near.soft:
-                return near
+        if apart <= self._row_error or near.soft:
+            return near
         return refuse(f"rows_differ: a row that it sent is {apart:.3g} from the row replayed")
 
     def _decide(
@@ -304,10 +310,7 @@ class _Court:
                 rows: Tensor | None = self._tokens
             else:
                 rows = self._handed_out(stage)
-            if rows is None or rows_digest(rows) != expected:
-                self._inputs[stage] = None
-            else:
-                self._inputs[stage] = self._text(rows) if stage == 0 else rows
+            self._inputs[stage] = rows if rows is not None and _is(rows, expected) else None
         return self._inputs[stage]
 
     def _text(self, tokens: Tensor) -> Tensor:
@@ -330,10 +333,22 @@ def _in_vocabulary(tokens: Tensor, model: StagedModel) -> bool:
     return whole and bool(((tokens >= 0) & (tokens < model.vocab_size)).all())
 
 
+def _is(rows: Tensor, expected: bytes) -> bool:
+    """Whether rows that were handed out have a digest."""
+    try:
+        return rows_digest(rows) == expected
+    except MalformedRecord:
+        return False
+
+
+def _are_rows_like(ours: Tensor, theirs: Tensor) -> bool:
+    """Whether rows that somebody sent can be compared with those replayed."""
+    whole = theirs.shape == ours.shape and theirs.dtype in _ROW_DTYPES
+    return whole and bool(theirs.to(torch.bfloat16).isfinite().all())
+
+
 def _apart(ours: Tensor, theirs: Tensor) -> float:
-    """Largest distance of a row, relative to our row; infinite where they cannot be compared."""
-    if ours.shape != theirs.shape:
-        return float("inf")
+    """Largest distance of a row, relative to our row; infinite where a number says nothing."""
     a, b = ours.double(), theirs.double()
     apart = (a - b).norm(dim=1) / a.norm(dim=1).clamp_min(1e-30)
     return float(torch.nan_to_num(apart, nan=float("inf")).max())

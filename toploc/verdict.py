@@ -2,9 +2,9 @@
 
 A sequence is accepted only if all of this holds: the proof bytes are exactly one proof per
 started chunk of rows; every proof is usable; every modulus is one that honest building can give;
-every polynomial is non-trivial; every chunk is within the limits; the verifier's own activations
-are finite bf16 with enough values. Anything else is a refusal with its reasons, "code: what was
-found".
+every polynomial is non-trivial; every chunk is within the limits. Anything else is a refusal with
+its reasons, "code: what was found". The verifier's own activations have to be finite bf16 with
+enough values: that they are not is its own fault, and raises UnprovableActivations.
 
 Why non-trivial: of the 128 large values of a chunk nearly all share two or three exponents, so a
 constant polynomial of a common value passes loose limits without any computation. An honest
@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from toploc.build import segments
-from toploc.errors import ToplocError
+from toploc.errors import UnprovableActivations
 from toploc.field import SMALLEST_MODULUS, Floats, Ints, P, evaluate
 from toploc.inspection import degrees, trivial_shapes
 from toploc.proof import WORD
@@ -108,8 +108,8 @@ def examine_proofs(
             f"{SMALLEST_TOPK} and 1 can be judged"
         )
     if hidden.dim() != 2 or hidden.dtype != torch.bfloat16:
-        return _faulty(
-            f"verifier_activations: {hidden.dtype} {list(hidden.shape)}; needed are bfloat16 "
+        raise UnprovableActivations(
+            f"the verifier's states are {hidden.dtype} {list(hidden.shape)}; needed are bfloat16 "
             "[rows, hidden]"
         )
     if len(hidden) == 0:
@@ -126,10 +126,7 @@ def examine_proofs(
     if faults := _malformed(moduli, coefficients):
         return _faulty(*faults)
     parts = segments(hidden, decode_batching_size, skip_prefill=True)
-    try:
-        comparison = compare(parts, coefficients, moduli, topk)
-    except ToplocError as error:
-        return _faulty(f"verifier_activations: {error}")
+    comparison = compare(parts, coefficients, moduli, topk)
     lengths = np.concatenate([np.full(len(part), part.shape[1]) for part in parts])
     faults = _implausible_moduli(moduli, lengths, comparison)
     faults += _trivial(moduli, coefficients, comparison) + _replayed(coefficients)

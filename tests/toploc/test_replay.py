@@ -13,12 +13,13 @@ from infra.inference.loading import load
 from infra.inference.stages import ModelStages
 from infra.models.registry import materialise
 from toploc.build import prove
+from toploc.errors import UnprovableActivations
 from toploc.groups import GroupTask, StageRecord, StageSigner, link_digest, rows_digest
 from toploc.replay import judge_group
 from toploc.sampling import SamplingLimits, SamplingRule, judge_sampling, margins, sample
 from toploc.signing import SigningKey
 from toploc.transcript import Transcript
-from toploc.verdict import Limits, judge_proofs
+from toploc.verdict import Limits, ProofVerdict, judge_proofs
 
 MODEL = "tracemill/nano-l"
 STAGES = 4
@@ -444,3 +445,85 @@ def test_a_drift_that_no_stage_exceeds_alone_is_refused_and_punishes_nobody(nano
     verdict = judge(nano, case, limits=Limits(), row_error=0.1)
     assert verdict.outcome == "rejected" and verdict.replayed == STAGES
     assert verdict.fault is None and verdict.failing_indices == [] and verdict.reasons
+
+
+def huge(rows):
+    """Finite where it was computed, infinite as bfloat16."""
+    sent = rows.clone()
+    sent[..., 0] = 3.4e38
+    return sent
+
+
+def recommitted(case: Case) -> dict:
+    """The last stage's claim with the record that it has now."""
+    records = [case.records[STAGES - 1].to_bytes()]
+    transcript = replace(case.transcript, stage_proofs=records, proofs=case.records[3].proofs)
+    return {"transcript": transcript, "signature": transcript.sign(KEYS[-1])[1]}
+
+
+@pytest.mark.parametrize("stage", [1, 2, 3])
+@pytest.mark.parametrize(
+    "rows", [torch.tensor(1.0), torch.zeros(0), torch.zeros(3, 2, dtype=torch.complex64)]
+)
+def test_what_is_no_rows_is_not_handed_out(nano, run, stage, rows):
+    case = run({stage: Cheat(computes=noisy, hands_out=lambda kept: rows)})
+    fault = judge(nano, case).fault
+    assert (fault.stage, fault.kind) == (stage, "withheld_input")
+
+
+def relinked(case: Case, link: int, content: Tensor) -> None:
+    """Both ends of a link have signed other content; the receiver hands it out, and proves junk."""
+    receiver, digest = (link + 1) % STAGES, rows_digest(content)
+    sent = KEYS[link].sign(statement("dispatch", case, link, digest))
+    receipt = KEYS[receiver].sign(statement("receipt", case, link, digest))
+    gave = replace(case.records[link], output_digest=digest, receipt=receipt)
+    case.records[link] = gave.signed(KEYS[link])
+    got = replace(
+        case.records[receiver], input_digest=digest, dispatch=sent, proofs=constant(b"", b"")
+    )
+    case.records[receiver] = got.signed(KEYS[receiver])
+    case.kept[receiver] = content
+
+
+@pytest.mark.parametrize("link", range(STAGES - 1))
+@pytest.mark.parametrize("name", ["huge", "complex64", "int64", "bool"])
+def test_rows_that_nothing_can_be_proven_of_are_their_senders(nano, run, link, name):
+    case = run({})
+    kept = case.kept[link + 1]
+    relinked(case, link, huge(kept) if name == "huge" else kept.to(getattr(torch, name)))
+    fault = judge(nano, case, **recommitted(case)).fault
+    assert (fault.stage, fault.kind) == (link, "sent_other_than_committed")
+
+
+@pytest.mark.parametrize(
+    "tokens", [torch.zeros(3, 4, dtype=torch.int64), torch.zeros(3), torch.tensor([10**6])]
+)
+def test_tokens_that_nothing_computes_with_are_not_to_be_countersigned(nano, run, tokens):
+    case = run({})
+    got = rows_digest(tokens)
+    sent = KEYS[-1].sign(statement("dispatch", case, STAGES - 1, got))
+    first = replace(case.records[0], input_digest=got, dispatch=sent)
+    case.records[0] = first.signed(KEYS[0])
+    case.kept[0] = tokens
+    fault = judge(nano, case).fault
+    assert (fault.stage, fault.kind) == (0, "lied_about_input")
+
+
+class Broken:
+    """The verifier's model with overflow in its last stage."""
+
+    def __init__(self, model):
+        self._stages = ModelStages(model, STAGES)
+        self.vocab_size = self._stages.vocab_size
+
+    def run(self, stage, rows):
+        return self._stages.run(stage, rows) * (float("inf") if stage == STAGES - 1 else 1)
+
+
+def test_states_of_ours_that_are_not_finite_are_nobodys_fault(nano, run):
+    case = run({})
+    with pytest.raises(UnprovableActivations, match="NaN or infinity"):
+        judge_group(
+            case.task, case.transcript, case.signature, case.records, Broken(nano),
+            case.kept.get, lambda states, proofs: ProofVerdict(True, ()),
+        )  # fmt: skip

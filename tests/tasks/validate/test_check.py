@@ -213,6 +213,19 @@ def test_our_own_fault_is_a_crash_and_never_accepted(engine, honest, trace):
     assert one.reasons == ["validator:RuntimeError"]
 
 
+def test_states_of_ours_that_are_not_finite_are_a_crash_and_nobodys_fault(
+    engine, trace, monkeypatch
+):
+    computed = engine.prefill
+
+    def overflows(items):
+        return [(hidden * float("inf"), logits) for hidden, logits in computed(items)]
+
+    monkeypatch.setattr(engine, "prefill", overflows)
+    one = verdict(engine, trace)[0]
+    assert (one.verdict, one.reasons) == ("crashed", ["validator:UnprovableActivations"])
+
+
 def test_greedy_output_under_a_claim_of_temperature_one_is_mostly_rejected(engine):
     """A short answer that the seed draws too cannot be told apart, nor need it be."""
     traces = generated(engine, SAMPLING | {"temperature": 0.0})
