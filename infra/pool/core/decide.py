@@ -5,7 +5,7 @@ state is changed in place and handed back. Time never runs backwards here, and a
 service slept or was down) is held against nobody.
 """
 
-from infra.pool.core import formation, groups, leases, life, sharing
+from infra.pool.core import formation, groups, leases, life, merging, sharing
 from infra.pool.core.errors import BadTask
 from infra.pool.core.events import (
     Beat,
@@ -91,6 +91,7 @@ def _tick(state: PoolState, effects: Effects) -> None:
         leases.expire(state, effects)
         groups.retire(state, effects)
         sharing.share(state, effects)
+        merging.merge(state, effects)
     groups.mend(state, effects)
     formation.form(state, effects)
     leases.grant(state, effects)

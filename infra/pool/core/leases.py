@@ -212,7 +212,10 @@ def submitted(state: PoolState, event: Submitted, effects: Effects) -> None:
     seconds = state.now - lease.granted_at
     usual = task.shard_seconds.get(shard.kind, seconds)
     task.shard_seconds[shard.kind] = usual + _AVERAGE * (seconds - usual)
-    task.served += seconds * len(group.members)
+    spent = seconds * len(group.members)
+    usual = task.shard_cost.get(group.topology, spent)
+    task.shard_cost[group.topology] = usual + _AVERAGE * (spent - usual)
+    task.served += spent
     task.leases_ended += 1
     shard.leases.remove(lease)
     shard.submitted_by.append(group.group_id)

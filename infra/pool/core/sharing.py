@@ -149,15 +149,15 @@ def _goes_before(task: Task, owner: Task) -> bool:
 def _make_room(state: PoolState, task: Task, givers: list[Group], effects: Effects) -> bool:
     """Have groups give way for one group of a task: as many as it needs, or none."""
     for topology in task.topologies or (ANY_NODE,):
-        nodes = _room(state, task, topology, givers)
+        nodes = room(state, task, topology, givers)
         if nodes:
-            _reserve(state, task, topology, nodes, effects)
+            reserve(state, task, topology, nodes, effects)
             givers[:] = [g for g in givers if g.group_id in state.groups and not g.give_way]
             return True
     return False
 
 
-def _room(
+def room(
     state: PoolState, task: Task, topology: Topology, givers: list[Group]
 ) -> list[Node] | None:
     """Nodes of such groups, and idle ones, that could be together in one group of a task."""
@@ -192,7 +192,7 @@ def _room(
     return None
 
 
-def _reserve(
+def reserve(
     state: PoolState, task: Task, topology: Topology, nodes: list[Node], effects: Effects
 ) -> None:
     """Keep nodes for a task; their groups end at once where they are idle, else later."""

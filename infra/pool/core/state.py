@@ -232,6 +232,8 @@ class Task:
     """Why it is not scheduled any more."""
     shard_seconds: dict[str, float] = field(default_factory=dict)
     """Usual time of a shard by its kind, a moving average."""
+    shard_cost: dict[str, float] = field(default_factory=dict)
+    """Node-seconds of a shard by the topology that did it, a moving average."""
 
 
 @dataclass(slots=True)
