@@ -9,6 +9,7 @@ from infra.pool.core.decide import decide
 from infra.pool.core.events import (
     Beat,
     Beats,
+    Disbanded,
     Dropped,
     Excluded,
     Failed,
@@ -107,6 +108,14 @@ class World:
             self.send(Dropped(shards[value % len(shards)]))
         elif what == 16:
             self.send((Gone(node), Leaving(node), Excluded(node, value % 2 == 0, "x"))[value % 3])
+        elif what == 17 and value % 9 == 1 and group is not None:
+            self.send(Disbanded(group.group_id, "an operator wants it"))
+        elif what == 17 and value % 9 == 2:
+            self.send(Beat(node, models=frozenset({f"m{value % 2}"})))
+            self.send(Beat(node, rtt_ms=((f"n{value % 7}", float(value)), ("nobody", 1.0))))
+        elif what == 17 and value % 9 == 3 and group is not None:
+            lost = (*group.members[1:], "nobody")
+            self.send(Beat(group.members[0], group.group_id, lost_peers=lost))
         elif what == 17 and value % 9 == 0:
             self.added -= {s for s in self.added if s.startswith(f"t{value % 3}-")}
             for shard_id in [s for s in self.ended if s.startswith(f"t{value % 3}-")]:
