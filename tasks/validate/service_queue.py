@@ -59,6 +59,11 @@ class WorkQueue:
         self._db.execute("PRAGMA journal_mode = WAL")
         self._db.execute("PRAGMA synchronous = FULL")
         self._db.execute(_SCHEMA)
+        killed = f"the validator was killed {MAX_ATTEMPTS} times while it worked on this"
+        self._db.execute(
+            "UPDATE work SET state = 'done', result = ? WHERE state = 'running' AND attempts >= ?",
+            (json.dumps({"status": "crashed", "reason": killed}), MAX_ATTEMPTS),
+        )
         self._db.execute("UPDATE work SET state = 'waiting' WHERE state = 'running'")
 
     def trigger(self, name: str, request: dict[str, Any]) -> None:

@@ -32,6 +32,22 @@ def test_requests_are_taken_once_in_order_and_survive_a_restart(path):
     assert again.counts() == {"accept": 1, "running": 2}
 
 
+def test_what_kills_the_process_again_and_again_is_given_up_until_it_is_asked_for(path):
+    queue = WorkQueue(path)
+    for name in ("poison", "next"):
+        queue.trigger(name, {})
+    for _ in range(MAX_ATTEMPTS):
+        assert queue.take(0).name == "poison"
+        queue.close()
+        queue = WorkQueue(path)
+    given_up = queue.find("poison")
+    assert (given_up.state, given_up.result["status"]) == ("done", "crashed")
+    assert "killed" in given_up.result["reason"]
+    assert queue.take(0).name == "next" and queue.take(0) is None
+    queue.trigger("poison", {})
+    assert queue.take(0).attempts == 1
+
+
 def test_one_process_holds_a_queue(path):
     queue = WorkQueue(path)
     with pytest.raises(QueueTaken, match="in use"):
