@@ -2,7 +2,8 @@
 
     POST /validate/{file}            {"file_sha", "address"}
     GET  /status/{file}              {"status", "reason", "input_flops", "output_flops", ...}
-    POST /validategroup/{file}       {"file_shas", "group_id", "file_number", "group_size"}
+    POST /validategroup/{file}       {"file_shas", "group_id", "file_number", "group_size",
+                                      "attempt" (0 unless the traces were started again)}
     GET  /statusgroup/{file}         the same with "failing_indices"
     GET  /health, /metrics
 
@@ -59,6 +60,8 @@ class GroupTrigger(BaseModel):
     group_id: str = Field(pattern=r"^[0-9a-fA-F]{1,64}$")
     file_number: int = Field(ge=0)
     group_size: int = Field(ge=1, le=MAX_STAGES)
+    attempt: int = Field(0, ge=0, lt=1 << 63)
+    """How often the group was asked for these traces before; what its stages signed says so too."""
 
 
 class QueueWorker:

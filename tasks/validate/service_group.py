@@ -70,9 +70,7 @@ def validate_group(
     verdicts, awaited = [], []
     for row in tables[-1]:
         try:
-            verdicts.append(
-                _judge(row, tables, request["group_id"], store, engine, config, files, asked)
-            )
+            verdicts.append(_judge(row, tables, request, store, engine, config, files, asked))
         except AwaitingInputs:
             awaited += _challenge(row, tables, files, asked)
     if awaited:
@@ -87,7 +85,7 @@ def validate_group(
 def _judge(
     row: Mapping[str, Any],
     tables: Sequence[Sequence[Mapping[str, Any]]],
-    group_id: str,
+    request: Mapping[str, Any],
     store: Store,
     engine: TransformersEngine,
     config: ValidateConfig,
@@ -95,13 +93,14 @@ def _judge(
     asked: Set[str],
 ) -> GroupVerdict:
     task = GroupTask(
-        group_id=group_id,
+        group_id=request["group_id"],
         members=tuple(table[0]["node_id"] for table in tables),
         trace_id=row["trace_id"],
         model_revision=row["model_revision"],
         prompt_ids=row["prompt_ids"],
         sampling=row["sampling"],
         seed=row["seed"],
+        attempt=request["attempt"],
     )
 
     def handed_out(stage: int) -> Tensor | None:

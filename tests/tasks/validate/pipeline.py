@@ -46,6 +46,7 @@ class Group:
         wrong_stage: int | None = None,
         missing: int = 0,
         honest_proofs: bool = False,
+        attempt: int = 0,
     ) -> dict[str, Any]:
         """Write the files of all stages, and give the body of their trigger.
 
@@ -54,7 +55,9 @@ class Group:
         """
         tables: list[list[dict]] = [[] for _ in range(self._size)]
         for row in rows:
-            for stage, record in enumerate(self._records(row, number, wrong_stage, honest_proofs)):
+            for stage, record in enumerate(
+                self._records(row, number, wrong_stage, honest_proofs, attempt)
+            ):
                 mine = row | {
                     "node_id": KEYS[stage].node_id,
                     "group_id": GROUP,
@@ -75,6 +78,7 @@ class Group:
             "group_id": GROUP,
             "file_number": number,
             "group_size": self._size,
+            "attempt": attempt,
         }
 
     def hand_out(self, number: int, trace_id: str, stage: int = 1) -> None:
@@ -84,12 +88,12 @@ class Group:
         self.store.write_bytes(f"{stem}.{trace_id}.safetensors", data)
 
     def _records(
-        self, row: dict, number: int, wrong_stage: int | None, honest_proofs: bool
+        self, row: dict, number: int, wrong_stage: int | None, honest_proofs: bool, attempt: int
     ) -> list[Any]:
         size, keys = self._size, KEYS[: self._size]
         task = GroupTask(
             GROUP, tuple(key.node_id for key in keys), row["trace_id"], row["model_revision"],
-            row["prompt_ids"], row["sampling"], row["seed"],
+            row["prompt_ids"], row["sampling"], row["seed"], attempt,
         )  # fmt: skip
         signers = [StageSigner(task, stage, key) for stage, key in enumerate(keys)]
         rows = torch.tensor([*row["prompt_ids"], *row["output_ids"][:-1]])

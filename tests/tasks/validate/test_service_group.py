@@ -197,6 +197,13 @@ def test_a_group_with_a_trace_that_a_stage_lacks_is_incomplete_and_nobody_is_gui
     assert "incomplete" in found["reason"]
 
 
+def test_a_trace_that_was_started_again_is_judged_as_what_its_stages_signed(bench, rows):
+    request = bench.group.upload(rows, NUMBER, attempt=2)
+    assert bench.ask(request)["status"] == "accept"
+    bench.queue._db.execute("DELETE FROM work")
+    assert "incomplete" in bench.ask(request | {"attempt": 0})["reason"]
+
+
 def test_a_stages_file_that_is_not_the_one_triggered_is_that_stages(bench, rows):
     request = bench.group.upload(rows, NUMBER)
     request["file_shas"][1] = "0" * 64
