@@ -66,12 +66,8 @@ class Profile:
     """By dtype: a trace has to be within all limits of one of them."""
 
     def covers(self, environment: str) -> bool:
-        """Whether each field of an environment has been seen, in whatever combination."""
-        parts = environment.split("|")
-        known = [
-            set(column) for column in zip(*(e.split("|") for e in self.environments), strict=True)
-        ]
-        return len(parts) == len(known) and all(p in k for p, k in zip(parts, known, strict=True))
+        """Whether an environment has been seen, as a whole."""
+        return environment in self.environments
 
     def judge(
         self,

@@ -129,6 +129,12 @@ def test_outside_of_it_a_refusal_is_soft(profile, environments):
     assert verdict(profile, 0.004, environments).accepted
 
 
+def test_fields_that_were_seen_in_other_environments_do_not_make_one_that_was(profile):
+    both = replace(profile, environments=("x|cpu-1|float32|a", "x|cpu-2|bfloat16|a"))
+    assert both.covers("x|cpu-1|float32|a") and both.covers("x|cpu-2|bfloat16|a")
+    assert not both.covers("x|cpu-1|bfloat16|a") and not both.covers("")
+
+
 def test_states_alone_are_judged_as_those_of_a_trace_are(profile):
     proofs, _, _, hidden, _ = Model().run(64, 0.05, 5)
     wrong = examine_proofs(hidden, proofs)
