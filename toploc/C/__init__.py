@@ -1,1 +1,1 @@
-"""Module paths of the PyPI package's compiled part; the code here is numpy."""
+"""Module paths of the PyPI package's compiled part; the code here is numpy and numba."""
