@@ -24,8 +24,9 @@ class Settings:
     """Silence after which a node's work is given to others."""
     peer_lost_after: float = 12.0
     """The same where members of its group have lost it too."""
-    dead_after: float = 120.0
-    """Silence after which a node is taken out of its group for good. Work has moved long before."""
+    dead_after: float = 150.0
+    """Silence after which a node is taken out of its group for good. Work has moved long before, so
+    that patience costs little; the original waits for 120 to 135 s."""
     forget_after: float = 24 * 3600.0
     """Silence after which a node that is in no group is forgotten; a ban is never forgotten."""
     challenge_seconds: float = 300.0
