@@ -13,8 +13,11 @@ from service_process import MODEL, ROOT, SECONDS, TOKEN
 
 from data_contracts import generate as contract
 from data_contracts.text import table_from_rows
+from infra.inference.prompts import ChatTokenizer
+from infra.models.registry import materialise
 from infra.storage import read_table
 from infra.storage.parquet import parquet_bytes
+from tasks.generate.ingest import completion_text
 from toploc.signing import SigningKey
 from toploc.transcript import Transcript
 
@@ -66,13 +69,17 @@ def other(token: int) -> int:
 
 def test_uploads_are_judged_and_requests_of_strangers_are_not(service, rows, upload, planned):
     address = KEY.node_id
-    changed = [signed(rows[0], output_ids=[other(t) for t in rows[0]["output_ids"]]), rows[1]]
+    tokens = [other(t) for t in rows[0]["output_ids"]]
+    tokenizer = ChatTokenizer(materialise(MODEL), MODEL)
+    stop = json.loads(rows[0]["sampling"])["stop"]
+    text = completion_text(tokenizer, rows[0]["prompt_ids"], tokens, stop)
+    changed = [signed(rows[0], output_ids=tokens, completion=text), rows[1]]
     # The text is not signed: all that the node signed is right here.
     texts = [row | {"completion": "5"} for row in rows]
     unsigned = [rows[0] | {"logprobs": [x - 1 for x in rows[0]["logprobs"]]}, rows[1]]
     cases = {
         "u/honest.parquet": (rows, "accept", None),
-        "u/changed.parquet": (changed, "reject", "margin"),
+        "u/changed.parquet": (changed, "reject", "error_mean"),
         "u/texts.parquet": (texts, "reject", "other_completion"),
         "u/unsigned.parquet": (unsigned, "reject", "transcript_mismatch"),
         "u/garbage.parquet": (b"PAR1" + b"\0" * 4000 + b"PAR1", "reject", "unreadable"),
