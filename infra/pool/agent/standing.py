@@ -31,7 +31,7 @@ FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
 LASTING = 300.0
 """Seconds after which a process counts as one that had started well."""
 MAX_LOG_BYTES = 256 << 20
-"""A log that has become larger begins anew: a task may not fill its node's disk."""
+"""A log that has become larger keeps its last quarter: a task may not fill its node's disk."""
 LOG_LOOK = 1.0
 STOP_SECONDS = 15.0
 JOIN_SECONDS = 5.0
@@ -138,10 +138,14 @@ class StandingRunner:
                 self._bound_log()
 
     def _bound_log(self) -> None:
-        # The process writes at the offset that its descriptor shares with ours.
-        if os.fstat(self._log.fileno()).st_size > MAX_LOG_BYTES:
-            os.lseek(self._log.fileno(), 0, os.SEEK_SET)
-            os.ftruncate(self._log.fileno(), 0)
+        descriptor = self._log.fileno()
+        size = os.fstat(descriptor).st_size
+        if size > MAX_LOG_BYTES:
+            end = os.pread(descriptor, MAX_LOG_BYTES // 4, size - MAX_LOG_BYTES // 4)
+            # The process writes on at the offset that its descriptor shares with ours.
+            os.lseek(descriptor, 0, os.SEEK_SET)
+            os.ftruncate(descriptor, 0)
+            os.write(descriptor, end)
 
     def _say(self, state: TaskState) -> None:
         self.state = state

@@ -40,7 +40,7 @@ def runner(tmp_path, monkeypatch):
     made.close()
 
 
-def test_a_long_log_begins_anew_and_its_end_stays(runner):
+def test_of_a_long_log_the_end_stays(runner):
     deadline = time.monotonic() + 30
     while "the end" not in runner.logs(100_000):
         assert time.monotonic() < deadline, runner.state
