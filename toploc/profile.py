@@ -79,7 +79,8 @@ class Profile:
         """The verdict of a trace; `environments` are the prover's and the verifier's.
 
         A trace beyond the limits is refused softly if one of them is not covered: nobody knows
-        what an honest run gives there. Faults that no limit forgives are always hard.
+        what an honest run gives there; else at the profile's rate of false refusals. Faults that
+        no limit forgives are always a lie.
         """
         if examination.comparison is None:
             return ProofVerdict(False, examination.faults)
@@ -133,7 +134,13 @@ class Profile:
         unseen = [e for e in environments if not self.covers(e)]
         if reasons and unseen:
             reasons.insert(0, f"outside_calibration: {', '.join(map(repr, unseen))} was never seen")
-        return ProofVerdict(not reasons, tuple(reasons), seen, soft=bool(reasons and unseen))
+        return ProofVerdict(
+            not reasons,
+            tuple(reasons),
+            seen,
+            soft=bool(reasons and unseen),
+            rate=self.rate if reasons and not unseen else 0.0,
+        )
 
     def to_json(self) -> str:
         """A text that `parse` reads."""

@@ -32,7 +32,7 @@ from toploc.build import prove
 from toploc.errors import MalformedRecord
 from toploc.groups import GroupTask, StageRecord, link_holds, present, rows_digest
 from toploc.transcript import Transcript
-from toploc.verdict import Limits, ProofVerdict, judge_proofs, refuse
+from toploc.verdict import Limits, ProofVerdict, join, judge_proofs, refuse
 
 CHALLENGE_SECONDS = 600
 """A stage that is challenged hands out its input within this time; not to do so is its fault."""
@@ -92,6 +92,9 @@ class Fault:
     stage: int
     kind: Kind
     evidence: str
+    rate: float = 0.0
+    """Where limits alone speak against it: how often they do so against an honest stage. 0 where
+    this one trace proves the fault; else `toploc.record` says when many do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +113,7 @@ class GroupVerdict:
 
     @property
     def failing_indices(self) -> list[int]:
-        """The stages to punish, as the validator service reports them."""
+        """The stages at fault in this trace."""
         return [] if self.fault is None else [self.fault.stage]
 
 
@@ -295,12 +298,13 @@ class _Court:
         right, proven = sent.accepted or sent.soft, proof.accepted or proof.soft
         if right and proven:
             return None
+        found = join(sent, proof)
         kind: Kind = "computed_wrongly"
         if right and not made_of_it:
             kind = "lied_in_proof"
         elif proven and not made_of_it:
             kind = "sent_other_than_committed"
-        return Fault(stage, kind, "; ".join([*sent.reasons, *proof.reasons]))
+        return Fault(stage, kind, "; ".join(found.reasons), found.rate)
 
     def _input(self, stage: int) -> Tensor | None:
         """What a stage computed from: its digest is in the stage's record. None if withheld."""

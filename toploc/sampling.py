@@ -36,7 +36,7 @@ from toploc.filters import (
 )
 from toploc.floats import gumbel_of, log64
 from toploc.philox import words_at, words_of_vocabulary
-from toploc.verdict import ProofVerdict, refuse
+from toploc.verdict import UNMEASURED, ProofVerdict, refuse
 
 __all__ = [
     "EDGE_LOGIT",
@@ -226,7 +226,8 @@ def judge_sampling(
             f"over_clip_share: {int(over.sum())} of {len(values)} tokens are outside the kept "
             f"candidates or over {limits.clip}, allowed is a share of {limits.over_share}"
         )
-    return ProofVerdict(not reasons, tuple(reasons), figures)
+    rate = UNMEASURED if reasons else 0.0
+    return ProofVerdict(not reasons, tuple(reasons), figures, rate=rate)
 
 
 def _check_rows(logits: Tensor, *others: Tensor) -> None:

@@ -30,6 +30,9 @@ from toploc.verify import Comparison, compare, exponents
 SMALLEST_TOPK = 16
 """With fewer coefficients an honest polynomial cannot be told from a trivial one."""
 
+UNMEASURED = 1e-4
+"""Rate that is taken for limits whose refusals of honest traces nobody has counted."""
+
 _SPREAD_POINTS = 256
 _SPREAD_SHARE = 0.25
 
@@ -55,6 +58,22 @@ class ProofVerdict:
     figures: Figures = field(default_factory=dict)
     soft: bool = False
     """Refused where no honest run was ever seen: to be done again elsewhere, never punished."""
+    rate: float = 0.0
+    """Refused by limits alone, which refuse this share of honest traces: `toploc.record` says when
+    many such refusals prove a lie. 0 where one refusal does."""
+
+
+def join(*verdicts: ProofVerdict) -> ProofVerdict:
+    """One verdict of several looks at the same trace."""
+    refused = [verdict for verdict in verdicts if not verdict.accepted]
+    held = [verdict for verdict in refused if not verdict.soft]
+    return ProofVerdict(
+        not refused,
+        tuple(reason for verdict in verdicts for reason in verdict.reasons),
+        {name: value for verdict in verdicts for name, value in verdict.figures.items()},
+        soft=bool(refused) and not held,
+        rate=0.0 if any(not v.rate for v in held) else max((v.rate for v in held), default=0.0),
+    )
 
 
 def refuse(*reasons: str, figures: Figures | None = None) -> ProofVerdict:
@@ -94,7 +113,8 @@ def judge_examined(found: Examination, limits: Limits) -> ProofVerdict:
     if found.comparison is None:
         return refuse(*found.faults)
     reasons = (*found.faults, *_over_limits(found.comparison, limits))
-    return ProofVerdict(not reasons, reasons, found.figures)
+    rate = UNMEASURED if reasons and not found.faults else 0.0
+    return ProofVerdict(not reasons, reasons, found.figures, rate=rate)
 
 
 @torch.no_grad()

@@ -3,8 +3,10 @@
 Invariants: a shard is chosen after its traces were committed, by a secret that nodes never see; the
 choice is written down before anything else happens, so a resumed run keeps it. A node's record is
 a function of what lies below the storage root alone: how many audits of it failed in any run, how
-often the ledger excludes it, and its honest audited shards since. A verdict says how many failures
-there were when the shard was chosen; unaudited ones from before a failure are to be revoked.
+often the ledger excludes it, its honest audited shards since, and how many of its traces limits
+refused. A verdict says how many failures there were when the shard was chosen; unaudited ones from
+before a failure are to be revoked. A node is caught at what only a lie explains, or at more
+refusals by limits than an honest node ever has; one such refusal is no lie.
 """
 
 import json
@@ -18,8 +20,10 @@ from infra.pool.ledger import Slash, entries
 from infra.storage import Manifest, RunLayout, Store, list_committed
 from infra.storage.errors import NotFound
 from infra.storage.secret import shared_secret
+from tasks.validate.check import RATE
 from tasks.validate.config import AuditConfig
 from toploc.audit import draw
+from toploc.record import Record
 
 SECRET = "audit.key"
 
@@ -40,23 +44,57 @@ class Decision:
     audited: bool
 
 
-def failed(verdicts: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether an audit went against the node: nothing of it is believed without a look any more."""
-    return any(_fault(row) for row in verdicts)
+@dataclass(frozen=True)
+class Finding:
+    """What the verdicts of one shard say of its node."""
+
+    lies: int
+    """Traces that only a lie explains."""
+    doubtful: int
+    """Traces that failed outside of what calibration has seen."""
+    limits: Record
+    """Traces that were held against limits which refuse honest ones too, now and then."""
+
+    @classmethod
+    def of(cls, verdicts: Sequence[Mapping[str, Any]]) -> "Finding":
+        """`verdicts` are rows with their figures."""
+        lies = doubtful = 0
+        limits = Record()
+        for row in verdicts:
+            if row["verdict"] == "accepted":
+                limits += Record(judged=1)
+            if row["verdict"] != "rejected" or _codes(row) <= NO_LIE:
+                continue
+            figures = json.loads(row["figures"])
+            if figures.get("soft"):
+                doubtful += 1
+            elif rate := figures.get(RATE):
+                limits += Record(judged=1, beyond=1, rate=rate)
+            else:
+                lies += 1
+        return cls(lies, doubtful, limits)
+
+    @property
+    def failed(self) -> bool:
+        """Whether the audit went against the node: nothing of it is believed without a look.
+
+        So it does where a trace failed outside of calibration, else naming an unknown processor
+        would make lies free, and where limits refused one; neither proves a lie.
+        """
+        return bool(self.lies or self.doubtful or self.limits.beyond)
+
+    def proves_lies(self, before: Record) -> bool:
+        """Whether the node lied; `before` is what limits said of its traces until now."""
+        beyond = self.limits.beyond > 0
+        return self.lies > 0 or (beyond and (before + self.limits).proves_lies())
+
+    def info(self) -> dict[str, Any]:
+        """For the manifest of the verdicts."""
+        return {"failed": self.failed, "limits": asdict(self.limits)}
 
 
-def caught(verdicts: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether verdicts of a shard (with their figures) show that its node lied.
-
-    A trace that failed outside of what calibration has seen fails the audit, else naming an unknown
-    processor would make lies free; but it proves no lie.
-    """
-    return any(_fault(row) and not json.loads(row["figures"]).get("soft") for row in verdicts)
-
-
-def _fault(row: Mapping[str, Any]) -> bool:
-    codes = {reason.partition(":")[0] for reason in row["reasons"]}
-    return bool(row["verdict"] == "rejected") and not codes <= NO_LIE
+def _codes(row: Mapping[str, Any]) -> set[str]:
+    return {reason.partition(":")[0] for reason in row["reasons"]}
 
 
 @dataclass(frozen=True)
@@ -67,16 +105,22 @@ class Records:
     """By node: failed audits, and exclusions by the ledger."""
     honest: Counter[tuple[str, int]] = field(default_factory=Counter)
     """By node, and by its failures when they were chosen: audits that went well."""
+    limits: dict[str, Record] = field(default_factory=dict)
+    """By node: what limits said of its traces."""
 
     def note(self, verdicts: Manifest) -> None:
         """Take committed verdicts into account."""
         audit = verdicts.info["audit"]
         if not audit["audited"]:
             return
+        node_id = audit["node_id"]
         if audit["failed"]:
-            self.failures[audit["node_id"]] += 1
+            self.failures[node_id] += 1
         else:
-            self.honest[audit["node_id"], audit["failures_before"]] += 1
+            self.honest[node_id, audit["failures_before"]] += 1
+        self.limits[node_id] = self.limits.get(node_id, Record()) + Record(
+            **audit.get("limits", {})
+        )
 
 
 def records(store: Store) -> Records:
@@ -104,6 +148,10 @@ class Auditor:
         if config.floor < 1.0:
             self._key = shared_secret(SECRET, store)
             self.records = records(store)
+        else:
+            # No rate depends on the past: what this run has seen is enough to judge by.
+            for manifest in list_committed(store, f"{layout.root}/verdicts"):
+                self.records.note(manifest)
 
     def decide(self, slug: str, shard_id: str, traces: Manifest, node_id: str) -> Decision:
         """The decision on a shard whose traces are committed; one that was taken stands."""
@@ -124,6 +172,11 @@ class Auditor:
             decision = Decision(node_id, traces.sha256, times, rate, chosen)
             self._store.write_json(path, asdict(decision), overwrite=True)
             return decision
+
+    def proves_lies(self, node_id: str, finding: Finding) -> bool:
+        """Whether a shard shows that its node lied, by itself or with those noted before."""
+        with self._lock:
+            return finding.proves_lies(self.records.limits.get(node_id, Record()))
 
     def note(self, verdicts: Manifest) -> None:
         """Take committed verdicts into the record of their node."""

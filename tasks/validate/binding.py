@@ -9,7 +9,7 @@ from dataclasses import fields
 from typing import Any
 
 from infra.inference.protocol import PROOF_ROWS
-from tasks.validate.check import TOPK, Verdict
+from tasks.validate.check import RATE, TOPK, Verdict
 from toploc.misplaced import Copies
 from toploc.transcript import Transcript
 
@@ -30,8 +30,10 @@ def bound(
         if unsigned:
             reasons = unsigned if verdict.verdict == "crashed" else reasons + unsigned
             figures["soft"] = True
-        if verdict.verdict == "rejected":
-            reasons += copies.of(transcript)
+        if verdict.verdict == "rejected" and (copied := copies.of(transcript)):
+            # No limit says that: honest proofs of other contexts never have the same bytes.
+            reasons += copied
+            figures.pop(RATE, None)
         refused = "rejected" if unsigned else verdict.verdict
         judged[trace["trace_id"]] = Verdict(refused, reasons, figures)
     return judged

@@ -10,7 +10,7 @@ depends on the trace and the model, not on which traces are checked beside it.
 
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,14 +24,19 @@ from toploc.misplaced import permuted
 from toploc.profile import Profile
 from toploc.sampling import Claims, SamplingLimits, SamplingRule, examine, judge_sampling
 from toploc.verdict import (
+    UNMEASURED,
     Limits,
     ProofVerdict,
     examine_proofs,
+    join,
     judge_examined,
     refuse,
 )
 
 TOPK = 128
+
+RATE = "refusal_rate"
+"""Figure of a trace that limits alone refused: the share of honest traces that they refuse too."""
 
 
 @dataclass
@@ -110,20 +115,17 @@ def check_trace(
     tokens = torch.tensor(trace["output_ids"], dtype=torch.int64)
     claims = examine(logits, tokens, trace["seed"], rule)
     proofs = examine_proofs(hidden, trace["proofs"], TOPK, PROOF_ROWS)
+    sides = (trace["engine"], facts.environment)
     if len(trace["logprobs"]) != len(tokens):
         found = refuse(
             f"logprobs_missing: {len(trace['logprobs'])} for {len(tokens)} tokens; one each is due"
         )
     elif facts.profile is None:
-        shown = judge_examined(proofs, fixed_limits(config))
-        drawn = tokens_by_fixed_limits(claims, trace, config)
-        found = ProofVerdict(
-            shown.accepted and drawn.accepted,
-            shown.reasons + drawn.reasons,
-            shown.figures | drawn.figures,
+        found = join(
+            judge_examined(proofs, fixed_limits(config)),
+            tokens_by_fixed_limits(claims, trace, config, sides),
         )
     else:
-        sides = (trace["engine"], facts.environment)
         found = facts.profile.judge(proofs, claims, torch.tensor(trace["logprobs"]), sides)
     reasons = list(found.reasons)
     if not found.accepted and not reasons:
@@ -136,6 +138,8 @@ def check_trace(
         reasons.append(ending)
     elif found.soft:
         figures["soft"] = True
+    elif found.rate:
+        figures[RATE] = found.rate
     return Verdict("rejected" if reasons else "accepted", reasons, figures)
 
 
@@ -145,9 +149,12 @@ def fixed_limits(config: ValidateConfig) -> Limits:
 
 
 def tokens_by_fixed_limits(
-    claims: Claims, trace: Mapping[str, Any], config: ValidateConfig
+    claims: Claims, trace: Mapping[str, Any], config: ValidateConfig, environments: Iterable[str]
 ) -> ProofVerdict:
-    """The verdict of the tokens alone, for models without a profile."""
+    """The verdict of the tokens alone, for models without a profile.
+
+    The limits are for float32: soft where one side, the prover's or the verifier's, is not.
+    """
     allowed = SamplingLimits(mean_margin=config.margin_mean, over_share=config.margin_over_share)
     drawn = judge_sampling(claims.margins, allowed)
     error = logprob_error(claims.logprobs.tolist(), trace["logprobs"])
@@ -157,10 +164,17 @@ def tokens_by_fixed_limits(
     if not float(claims.margins[-1]) <= allowed.clip:
         # The last token decides that the text ends there: no share of a long text excuses it.
         reasons.append(f"unlikely_end: the last token is {float(claims.margins[-1]):.3g} off")
+    exact = all("|float32|" in environment for environment in environments)
     figures = dict(drawn.figures)
     if math.isfinite(error):
         figures["logprob_error"] = error
-    return ProofVerdict(not reasons, tuple(reasons), figures)
+    return ProofVerdict(
+        not reasons,
+        tuple(reasons),
+        figures,
+        soft=bool(reasons) and not exact,
+        rate=UNMEASURED if reasons and exact else 0.0,
+    )
 
 
 def false_ending(

@@ -14,7 +14,7 @@ from infra.storage.layout import RunLayout
 from infra.storage.reconcile import StageCount, check
 from infra.storage.shards import Manifest, commit_table
 from tasks.generate.plan import Shard
-from tasks.validate.audit import Decision, failed
+from tasks.validate.audit import Decision, Finding
 from tasks.validate.config import ValidateConfig
 
 ACCEPTED = ("accepted", "accepted_unaudited")
@@ -88,6 +88,6 @@ def commit_verdicts(
             "shard": shard.shard_id,
             "counts": count.info(),
             "verdict": "partly_rejected" if refused else ACCEPTED[not decision.audited],
-            "audit": asdict(decision) | {"failed": failed(rows)},
+            "audit": asdict(decision) | Finding.of(rows).info(),
         },
     )

@@ -65,10 +65,10 @@ class GroupLimits:
         if len(logprobs) != len(ids):
             return refuse(f"logprobs_missing: {len(logprobs)} for {len(ids)} tokens; one each")
         claims = examine(self._engine.logits(states), torch.tensor(ids), row["seed"], rule)
-        if self._profile is None:
-            return tokens_by_fixed_limits(claims, row, self._config)
-        found = examine_proofs(states.to(torch.bfloat16), proofs, TOPK, PROOF_ROWS)
         sides = self._sides(len(self._environments) - 1)
+        if self._profile is None:
+            return tokens_by_fixed_limits(claims, row, self._config, sides)
+        found = examine_proofs(states.to(torch.bfloat16), proofs, TOPK, PROOF_ROWS)
         return self._profile.judge_tokens(found, claims, logprobs, sides)
 
     def _sides(self, stage: int) -> tuple[str, str]:

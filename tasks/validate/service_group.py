@@ -6,8 +6,9 @@ the stages have to hand out, each as `<its file's name without .parquet>.<trace 
 with one tensor `rows`, and until when. All stages of all such traces are asked at once, so that
 nobody can use up another's time and an answer takes no longer than `CHALLENGE_SECONDS` and the
 judging. Invariants: a stage is named for what it signed, or did not hand out within that time from
-when it was asked; a group that is incomplete, or out of limits without a stage that is, names
-nobody and is `unknown`.
+when it was asked, and where limits alone speak against it, for more than an honest one ever has in
+all its uploads; a group that is incomplete, or out of limits without a stage that is, names nobody
+and is `unknown`.
 """
 
 import time
@@ -29,6 +30,7 @@ from tasks.validate.service_work import rejection, work
 from tasks.validate.work_units import WorkUnits
 from toploc.errors import MalformedRecord
 from toploc.groups import GroupFile, GroupTask, StageRecord, tokens_digest
+from toploc.record import Record
 from toploc.replay import CHALLENGE_SECONDS, GroupVerdict, judge_group
 from toploc.transcript import Transcript
 
@@ -65,7 +67,6 @@ def validate_group(
             tables.append(reader.read(file, sha256, None))
         except (BadUpload, MalformedRecord) as error:
             return rejection(f"stage {index}: {error}") | {"failing_indices": [index]}
-    answer = {"failing_indices": [], **work(tables[-1], units)}
     asked = {one["file"] for one in challenge}
     verdicts, awaited = [], []
     for row in tables[-1]:
@@ -79,7 +80,14 @@ def validate_group(
         waiting = {"challenge": [*challenge, *new], "failing_indices": []}
         queue.postpone(item, now + POLL_SECONDS, waiting)
         return None
-    return answer | _sum(verdicts)
+    named = set()
+    for stage, node_id in enumerate(table[0]["node_id"] for table in tables):
+        lied, limits = _of_stage(stage, verdicts)
+        before = queue.record(node_id, item.name)
+        queue.note(item.name, node_id, limits)
+        if lied or (limits.beyond and (before + limits).proves_lies()):
+            named.add(stage)
+    return work(tables[-1], units) | _sum(verdicts, named)
 
 
 def _judge(
@@ -183,18 +191,25 @@ def read_rows(store: Store, file: str) -> Tensor | None:
     return rows
 
 
-def _sum(verdicts: Sequence[GroupVerdict]) -> dict[str, Any]:
+def _of_stage(stage: int, verdicts: Sequence[GroupVerdict]) -> tuple[bool, Record]:
+    """Whether a trace proves that a stage lied, and what limits said of it in all of them."""
+    faults = [v.fault for v in verdicts if v.fault and v.fault.stage == stage]
+    beyond = [fault.rate for fault in faults if fault.rate]
+    accepted = sum(verdict.outcome == "accepted" for verdict in verdicts)
+    limits = Record(accepted + len(beyond), len(beyond), max(beyond, default=0.0))
+    return len(beyond) < len(faults), limits
+
+
+def _sum(verdicts: Sequence[GroupVerdict], named: Set[int]) -> dict[str, Any]:
     faults = [verdict.fault for verdict in verdicts if verdict.fault]
-    if faults:
-        first = faults[0]
-        return {
-            "status": "reject",
-            "failing_indices": sorted({fault.stage for fault in faults}),
-            "reason": f"stage {first.stage}: {first.kind}: {first.evidence}"[:1000],
-        }
+    told = [f"stage {fault.stage}: {fault.kind}: {fault.evidence}" for fault in faults]
+    if named:
+        first = next(text for text, fault in zip(told, faults, strict=True) if fault.stage in named)
+        return {"status": "reject", "failing_indices": sorted(named), "reason": first[:1000]}
+    found: dict[str, Any] = {"failing_indices": []}
     if all(verdict.outcome == "accepted" for verdict in verdicts):
-        return {"status": "accept", "reason": None}
+        return found | {"status": "accept", "reason": None}
     missing = sorted({stage for verdict in verdicts for stage in verdict.missing})
-    whole = [reason for verdict in verdicts for reason in verdict.reasons]
+    whole = [*told, *(reason for verdict in verdicts for reason in verdict.reasons)]
     reason = f"incomplete: no record of stages {missing}" if missing else "; ".join(whole[:5])
-    return {"status": "unknown", "reason": reason}
+    return found | {"status": "unknown", "reason": reason[:1000]}

@@ -1,8 +1,9 @@
 """The validator's queue: one SQLite file, so that a restart and kill -9 lose nothing.
 
 Invariants: a name has one request and one result; the same request again changes nothing, unless
-the validator crashed on it; work that was running when the process died waits again, and counts as
-an attempt, so that a file that kills the validator is given up; one process holds the queue.
+the validator crashed on it; what was said of a node counts once per name; work that was running
+when the process died waits again, and counts as an attempt, so that a file that kills the validator
+is given up; one process holds the queue.
 """
 
 import fcntl
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from tasks.validate.errors import OtherRequest, QueueTaken
+from toploc.record import Record
 
 MAX_ATTEMPTS = 3
 
@@ -27,7 +29,15 @@ CREATE TABLE IF NOT EXISTS work (
     attempts INTEGER NOT NULL DEFAULT 0,
     not_before REAL NOT NULL DEFAULT 0,
     result TEXT NOT NULL DEFAULT '{}'
-)
+);
+CREATE TABLE IF NOT EXISTS record (
+    node_id TEXT NOT NULL,
+    name TEXT NOT NULL,
+    judged INTEGER NOT NULL,
+    beyond INTEGER NOT NULL,
+    rate REAL NOT NULL,
+    PRIMARY KEY (node_id, name)
+);
 """
 
 
@@ -58,7 +68,7 @@ class WorkQueue:
         self._db = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
         self._db.execute("PRAGMA journal_mode = WAL")
         self._db.execute("PRAGMA synchronous = FULL")
-        self._db.execute(_SCHEMA)
+        self._db.executescript(_SCHEMA)
         killed = f"the validator was killed {MAX_ATTEMPTS} times while it worked on this"
         self._db.execute(
             "UPDATE work SET state = 'done', result = ? WHERE state = 'running' AND attempts >= ?",
@@ -138,6 +148,27 @@ class WorkQueue:
                 (state, attempts, until, json.dumps(result), work.name),
             )
             self._changed.notify()
+
+    def note(self, name: str, node_id: str, limits: Record) -> None:
+        """Note what limits said of a node's traces in the upload of a name."""
+        with self._changed:
+            if not self.closed:
+                self._db.execute(
+                    "INSERT OR REPLACE INTO record VALUES (?, ?, ?, ?, ?)",
+                    (node_id, name, limits.judged, limits.beyond, limits.rate),
+                )
+
+    def record(self, node_id: str, but: str) -> Record:
+        """What limits said of a node's traces in all uploads but one."""
+        with self._changed:
+            if self.closed:
+                return Record()
+            row = self._db.execute(
+                "SELECT total(judged), total(beyond), coalesce(max(rate), 0.0) FROM record "
+                "WHERE node_id = ? AND name != ?",
+                (node_id, but),
+            ).fetchone()
+        return Record(int(row[0]), int(row[1]), row[2])
 
     def counts(self) -> dict[str, int]:
         """Requests by state, and those done by status."""

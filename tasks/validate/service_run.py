@@ -89,7 +89,7 @@ def _make_answer(
     def answer(work: Work) -> dict[str, object] | None:
         kind, _, name = work.name.partition(":")
         if kind == "file":
-            return validate_file(name, work.request, reader, engine, config, units)
+            return validate_file(name, work, queue, reader, engine, config, units)
         return validate_group(name, work, queue, store, reader, engine, config, units)
 
     return answer

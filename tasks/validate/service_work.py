@@ -2,7 +2,8 @@
 
 The judgement of a file's rows is the flow's own (`tasks.validate.work.judge`). Invariants: `accept`
 only if every trace was judged and nothing speaks against any; `reject` only for what a node signed
-or uploaded itself; a refusal that is nobody's lie is `unknown`, a fault of ours `crashed`.
+or uploaded itself, and where limits alone speak against it, only for what no honest node has in all
+its uploads; a refusal that is nobody's lie is `unknown`, a fault of ours `crashed`.
 """
 
 import json
@@ -11,10 +12,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from infra.inference.protocol import Engine
-from tasks.validate.audit import caught
+from tasks.validate.audit import Finding
 from tasks.validate.config import ValidateConfig
 from tasks.validate.errors import BadUpload
 from tasks.validate.service_files import UploadReader
+from tasks.validate.service_queue import Work, WorkQueue
 from tasks.validate.work import judge
 from tasks.validate.work_units import WorkUnits
 
@@ -23,15 +25,17 @@ MAX_REASONS = 5
 
 def validate_file(
     name: str,
-    request: Mapping[str, Any],
+    item: Work,
+    queue: WorkQueue,
     reader: UploadReader,
     engine: Engine,
     config: ValidateConfig,
     units: WorkUnits,
 ) -> dict[str, Any]:
     """The answer for one file."""
+    node_id = item.request["address"]
     try:
-        rows = reader.read(name, request["file_sha"], request["address"])
+        rows = reader.read(name, item.request["file_sha"], node_id)
     except BadUpload as error:
         return rejection(str(error))
     verdicts = judge(rows, engine, config)
@@ -44,7 +48,10 @@ def validate_file(
         for verdict in (verdicts[row["trace_id"]] for row in rows)
     ]
     counts = Counter(row["verdict"] for row in found)
-    if caught(found):
+    finding = Finding.of(found)
+    before = queue.record(node_id, item.name)
+    queue.note(item.name, node_id, finding.limits)
+    if finding.proves_lies(before):
         status = "reject"
     elif counts["crashed"]:
         status = "crashed"

@@ -7,7 +7,7 @@ from data_contracts.ids import model_slug
 from infra.pool import JobResult, NodePool
 from infra.storage import Manifest, RunLayout, Store, read_manifest, read_table
 from tasks.generate.plan import Shard
-from tasks.validate.audit import Auditor, caught, failed
+from tasks.validate.audit import Auditor, Finding
 from tasks.validate.commit import commit_verdicts, validate_job
 from tasks.validate.config import ValidateConfig
 from tasks.validate.errors import TracesMissing, ValidatorCrashed
@@ -40,16 +40,19 @@ class Validator:
         node_id = node_of(self.store, traces)
         decision = self._auditor.decide(slug, shard.shard_id, traces, node_id)
         result = self._judge(shard, decision.audited)
-        if not decision.audited and failed(result.output["verdicts"]):
+        finding = Finding.of(result.output["verdicts"])
+        if not decision.audited and finding.failed:
             # Something is wrong that needed no model to be seen, so it is looked at in full.
             decision = replace(decision, audited=True)
             result = self._judge(shard, True)
+            finding = Finding.of(result.output["verdicts"])
+        lied = self._auditor.proves_lies(node_id, finding)
         manifest = commit_verdicts(
             self.store, self.layout, shard, traces, result, self._config, decision,
             producer=PRODUCER,
         )  # fmt: skip
         self._auditor.note(manifest)
-        if caught(result.output["verdicts"]):
+        if lied:
             self._pool.distrust(node_id, *_charge(manifest, traces, result))
         return manifest
 

@@ -42,7 +42,7 @@ from tasks.train.rollouts.job import KIND, Broadcast, RolloutJob
 from tasks.train.rollouts.rewards import rewarded
 from tasks.train.rollouts.standing import EXCLUDED, Standing
 from tasks.train.rollouts.uploads import BadFile, UploadReader
-from tasks.validate.audit import Auditor, Decision, caught, failed
+from tasks.validate.audit import Auditor, Decision, Finding
 from tasks.validate.commit import ACCEPTED, validator_name
 
 CHECK_ATTEMPTS = 3
@@ -175,20 +175,20 @@ class Intake:
             producer=KIND,
         )
         try:
-            decision, verdicts = self._judged(upload, received)
-            return self._settle(upload, decision, verdicts)
+            decision, verdicts, lied = self._judged(upload, received)
+            return self._settle(upload, decision, verdicts, lied)
         finally:
             discard(self._store, received.path)
 
-    def _judged(self, upload: _Upload, received: Manifest) -> tuple[Decision, Rows]:
-        """Verdicts of an upload's rows, committed; whether they were checked by a prefill."""
+    def _judged(self, upload: _Upload, received: Manifest) -> tuple[Decision, Rows, bool]:
+        """(whether it was checked by a prefill, verdicts, committed, whether its node lied)."""
         decision = self._auditor.decide(KIND, upload.held, received, upload.node_id)
         repeated = self._seen.repeated(upload.rows, self.path(upload.job))
         if repeated and not decision.audited:
             # Somebody copied; only a prefill can say who.
             decision = replace(decision, audited=True)
         verdicts = self._check(upload.job.name, upload.job.model, received.path, decision.audited)
-        if not decision.audited and failed(verdicts):
+        if not decision.audited and Finding.of(verdicts).failed:
             # Something is wrong that needed no model to be seen, so it is looked at in full.
             decision = replace(decision, audited=True)
             verdicts = self._check(upload.job.name, upload.job.model, received.path, True)
@@ -198,10 +198,11 @@ class Intake:
                 row["reasons"].append(
                     f"copied: the answer of sample {first.sample_id} of node {first.node_id[:64]}"
                 )
-        if not caught(verdicts):
+        lied = self._auditor.proves_lies(upload.node_id, Finding.of(verdicts))
+        if not lied:
             self._check_first([place.file for place in repeated.values()])
         self._commit_verdicts(upload, decision, verdicts)
-        return decision, verdicts
+        return decision, verdicts, lied
 
     def _check(self, name: str, model: str, rows: str, audited: bool) -> Rows:
         job = check_job(
@@ -234,7 +235,7 @@ class Intake:
             if job is None:
                 continue
             verdicts = self._check(name, job.model, path, True)
-            if caught(verdicts):
+            if self._auditor.proves_lies(node_id, Finding.of(verdicts)):
                 reasons = _reasons(verdicts)
                 self.standing.refused(name, node_id, reasons, {"file": path})
                 self._pool.distrust(node_id, "; ".join(reasons), {"file": path})
@@ -249,17 +250,17 @@ class Intake:
             table_from_rows(rows, verdicts_contract.SCHEMA),
             schema=verdicts_contract.SCHEMA,
             producer=KIND,
-            info={"audit": asdict(decision) | {"failed": failed(verdicts)}},
+            info={"audit": asdict(decision) | Finding.of(verdicts).info()},
         )
         self._auditor.note(manifest)
 
-    def _settle(self, upload: _Upload, decision: Decision, verdicts: Rows) -> Manifest:
+    def _settle(self, upload: _Upload, decision: Decision, verdicts: Rows, lied: bool) -> Manifest:
         reasons = {
             row["trace_id"]: "; ".join(row["reasons"])
             for row in verdicts
             if row["verdict"] not in ACCEPTED
         }
-        if caught(verdicts):
+        if lied:
             raise self._refuse(upload, reasons)
         good = [row for row in upload.rows if row["sample_id"] not in reasons]
         if not good:

@@ -7,6 +7,7 @@ from data_contracts import generate as traces_contract
 from data_contracts import validate as verdicts_contract
 from data_contracts.ids import model_slug
 from data_contracts.text import table_from_rows
+from infra.pool import JobResult
 from infra.pool.ledger import Ledger, Slash
 from infra.storage import (
     RunLayout,
@@ -16,10 +17,12 @@ from infra.storage import (
     read_table,
 )
 from tasks.validate import audit
-from tasks.validate.audit import SECRET, Auditor, caught, failed
+from tasks.validate.audit import SECRET, Auditor, Finding
+from tasks.validate.commit import commit_verdicts
 from tasks.validate.config import AuditConfig, ValidateConfig
 from tasks.validate.revoke import revoke, to_revoke
 from tasks.validate.stage import Validator
+from toploc.record import Record
 from toploc.transcript import Transcript
 
 LAYOUT = RunLayout("r")
@@ -175,11 +178,57 @@ def test_an_honest_refusal_catches_nobody():
     ]  # fmt: skip
     soft = row("rejected", "outside_calibration: 'x' was never seen", "exp_mismatches: 9")
     soft["figures"] = '{"soft": true}'
-    assert not caught(honest) and not failed(honest)
-    assert not caught([*honest, soft]) and failed([*honest, soft])
-    assert failed([row("rejected", "proof_missing")])
-    assert caught([*honest, row("rejected", "proof_missing")])
-    assert caught([row("rejected", "engine_error", "margin_mean: 0.3, allowed is 0.0005")])
+    beyond = row("rejected", "margin_mean: 0.3, allowed is 0.0005")
+    beyond["figures"] = '{"refusal_rate": 1e-4}'
+
+    def said(*rows, before=None):
+        finding = Finding.of(rows)
+        return finding.failed, finding.proves_lies(before or Record())
+
+    assert said(*honest) == (False, False)
+    assert said(*honest, before=Record(2, 2, 1e-4)) == (False, False)
+    assert said(*honest, soft) == said(*[soft] * 9) == (True, False)
+    assert said(row("rejected", "proof_missing")) == (True, True)
+    assert said(*honest, row("rejected", "engine_error", "replayed: chunk 2 is chunk 1")) == (
+        True,
+        True,
+    )
+    # Limits refuse an honest trace now and then, but not two of two, nor one after another.
+    assert said(*honest, beyond) == (True, False)
+    assert said(*[row("accepted")] * 20, *[beyond] * 2) == (True, False)
+    assert said(beyond, beyond) == (True, True)
+    assert said(*honest, beyond, before=Record(50, 3, 1e-4)) == (True, True)
+
+
+def test_what_limits_refused_adds_up_over_shards_and_restarts(planned, pool, generator, shards):
+    validator = Validator(planned, LAYOUT, ValidateConfig(), pool)
+    committed = []
+    for shard in shards[:2]:
+        generator.run(shard)
+        traces = read_manifest(planned, LAYOUT.traces(SLUG, shard.shard_id))
+        decision = validator._auditor.decide(SLUG, shard.shard_id, traces, "n")
+        rows = [
+            {"trace_id": trace_id, "verdict": "accepted", "reasons": [], "figures": "{}"}
+            for trace_id in read_table(planned, traces.path)["trace_id"].to_pylist()
+        ]
+        rows[0] |= {
+            "verdict": "rejected",
+            "reasons": ["margin_mean: 0.3, allowed is 0.0005"],
+            "figures": '{"refusal_rate": 1e-4}',
+        }
+        finding = Finding.of(rows)
+        # A new auditor is what a killed run starts with.
+        known = Auditor(planned, LAYOUT, AuditConfig())
+        for auditor in (validator._auditor, known):
+            lied = auditor.proves_lies("n", finding)
+            assert lied == (len(committed) == 1), (len(committed), finding)
+            assert not auditor.proves_lies("another", finding)
+        result = JobResult("x", "n", {"verdicts": rows}, 0.0, ())
+        manifest = commit_verdicts(
+            planned, LAYOUT, shard, traces, result, ValidateConfig(), decision, producer="test"
+        )
+        validator._auditor.note(manifest)
+        committed.append(manifest)
 
 
 def test_an_unaudited_shard_that_is_plainly_wrong_is_audited(planned, pool, generator, shards):
