@@ -125,15 +125,16 @@ def drawn(trace: dict[str, Any], logits: Tensor, **changed: Any) -> dict[str, An
 
 
 def replays(
-    prover: Prover, model: str, traces: Sequence[dict[str, Any]], batch: int = 8
+    prover: Prover, model: str, traces: Sequence[dict[str, Any]], kind: str = "", batch: int = 8
 ) -> list[dict[str, Any]]:
-    """As `replay`, from the cache where it has been made before."""
+    """As `replay`, from the cache, by kind of traces, where it has been made before."""
     engine: TransformersEngine | None = None
     found: list[dict[str, Any]] = []
     for first in range(0, len(traces), batch):
         part = traces[first : first + batch]
         part = part[: max(1, round(len(part) * prover.share))]
-        path = CACHE / f"{prover.name}-{part[0]['model_revision'][:8]}-{first}-{len(part)}.jsonl"
+        name = f"{prover.name}-{part[0]['model_revision'][:8]}-{first}-{len(part)}"
+        path = CACHE / f"{kind}{name}.jsonl"
         if not path.is_file():
             if engine is None:
                 engine = load_engine(model, dtype=prover.dtype, attention=prover.attention)

@@ -104,16 +104,19 @@ def smollm2_traces(engine: Engine, count: int) -> list[dict[str, Any]]:
     return found[:count]
 
 
-def nano_traces(engine: Engine, count: int) -> list[dict[str, Any]]:
-    """Honest traces of a nano model; batches of 1, 8 and 32."""
+def short_traces(engine: Engine, count: int) -> list[dict[str, Any]]:
+    """Honest traces of up to 96 tokens, of SmolLM2 up to 64; batches of 1, 8 and 32."""
+    small = engine.model_id != SMOLLM2
+    kind, longest = ("nano", 96) if small else ("short", 64)
     found: list[dict[str, Any]] = []
     for size in itertools.cycle([32, 8, 32, 1, 32, 8]):
         if len(found) >= count:
             return found[:count]
-        questions = [_nano_question(n) for n in range(len(found), len(found) + size)]
-        names = [trace_id(engine.model_id, n) for n in range(len(found), len(found) + size)]
-        part = f"nano-{engine.revision[:8]}-{len(found)}-{size}"
-        found += _made_once(part, engine, names, questions, sampling_of(1.0, 96))
+        numbers = range(len(found), len(found) + size)
+        questions = [_nano_question(n) if small else prompts()[n % 256] for n in numbers]
+        names = [trace_id(engine.model_id, n) for n in numbers]
+        part = f"{kind}-{engine.revision[:8]}-{len(found)}-{size}"
+        found += _made_once(part, engine, names, questions, sampling_of(1.0, longest))
 
 
 def _nano_question(n: int) -> str:

@@ -5,16 +5,20 @@ log-probabilities, ending. The peers are the limits of the PyPI package's author
 and 60/40/40 (their validator), on the same proofs of the same traces; they ask for no sampling
 proof, so an honest prefill over other tokens passes them. Calibration used other prompts and seeds.
 
-Traces of SmolLM2-135M-Instruct of up to 256 tokens are decoded once. Other provers read them by a
-forced pass (see `detection_provers`); sampling attacks draw from the honest logits place by place.
-An attacker is taken to be consistent: it claims the log-probabilities that its tokens have under
-the sampling that it claims. A trace whose tokens other sampling did not change is an honest one and
-counted apart. Rates are also given for the beginnings of the traces.
+Attacked are traces of SmolLM2-135M-Instruct of up to 256 tokens, decoded once. Other provers read
+them by a forced pass (see `detection_provers`); sampling attacks draw from the honest logits place
+by place. An attacker is taken to be consistent: it claims the log-probabilities that its tokens
+have under the sampling that it claims. A trace whose tokens other sampling did not change is an
+honest one and counted apart. Rates are also given for the beginnings of the traces.
+Honest traces beside those: SmolLM2's of up to 64 tokens and the nano models' of up to 96, decoded
+in batches of 1, 8 and 32, and read by provers of other kernels, prefills and dtypes.
 
-    python -m tests.bench.toploc_detection [--traces 64] [--nano 300] [--only honest|attacks]
+    python -m tests.bench.toploc_detection [--traces 48] [--short 420] [--only honest|attacks]
 
 Two JSON lines per attack, `detect/<attack>`; for `detect/honest` the rates are false positives.
-Forced passes are kept in `.bench/`. The default takes about 30 minutes of one idle core.
+`traces_for_0.99` and `tokens_for_0.99` say how many of one node's it takes until one is refused
+with that chance. Decodes and forced passes are kept in `.bench/`; without them it takes hours of
+one core.
 """
 
 import argparse
@@ -36,7 +40,7 @@ from tasks.validate.check import ModelFacts, check_trace
 from tasks.validate.config import ValidateConfig
 from tests.bench.detection_attacks import attacks
 from tests.bench.detection_provers import PROVERS, replays
-from tests.bench.detection_traces import SMOLLM2, nano_traces, rule_of, smollm2_traces
+from tests.bench.detection_traces import SMOLLM2, rule_of, short_traces, smollm2_traces
 from toploc.calibration import lower_bound, upper_bound
 from toploc.decision import Evidence, beyond_all, evidence
 from toploc.profile import Profile
@@ -46,31 +50,30 @@ from toploc.verify import VerificationResult
 
 PEERS = {"toploc 38/10/8": (38, 10.0, 8.0), "toploc 60/40/40": (60, 40.0, 40.0)}
 LENGTHS = (32, 64, 128, 256)
-NANO = ("tracemill/nano-s", "tracemill/nano-m", "tracemill/nano-l")
-PIECE = 32
-"""SmolLM2's honest traces are also cut into pieces of so many tokens: traces whose prompt is what
-precedes them."""
-
+HONEST = (SMOLLM2, "tracemill/nano-s", "tracemill/nano-m", "tracemill/nano-l")
 SAMPLED = ("temperature", "top_p", "greedy")
 """Attacks that may give the very tokens of honest sampling."""
 
-WHOLE, PIECES, NANOS = 0, 1, 2
-"""Keys of the honest tally."""
+LONG = "long"
+"""Key of SmolLM2's long traces in the honest tally; the others are there by model."""
 
 
 @dataclass
 class Tally:
-    """Refusals of one attack, by number of tokens."""
+    """Refusals of one attack by number of tokens, of honest traces by model."""
 
-    traces: dict[int, int] = field(default_factory=lambda: defaultdict(int))
-    unchanged: dict[int, int] = field(default_factory=lambda: defaultdict(int))
+    traces: dict[int | str, int] = field(default_factory=lambda: defaultdict(int))
+    unchanged: dict[int | str, int] = field(default_factory=lambda: defaultdict(int))
     """Whose tokens came out as honest sampling gives them: there is nothing to find."""
-    refused: dict[tuple[str, int], int] = field(default_factory=lambda: defaultdict(int))
+    refused: dict[tuple[str, int | str], int] = field(default_factory=lambda: defaultdict(int))
 
-    def add(self, length: int, refusals: dict[str, bool]) -> None:
-        self.traces[length] += 1
+    tokens: int = 0
+    """Of the whole traces."""
+
+    def add(self, part: int | str, refusals: dict[str, bool]) -> None:
+        self.traces[part] += 1
         for name, refused in refusals.items():
-            self.refused[name, length] += refused
+            self.refused[name, part] += refused
 
     def rate(self, name: str, length: int) -> float:
         return self.refused[name, length] / max(self.traces[length], 1)
@@ -84,13 +87,13 @@ class Case:
     evidence: Evidence | None
     results: list[VerificationResult]
 
-    def refusals(self, profile: Profile, start: int = 0, end: int | None = None) -> dict[str, bool]:
-        """Who refuses it, or its tokens from `start` to `end`, both on the edges of chunks."""
+    def refusals(self, profile: Profile, end: int | None = None) -> dict[str, bool]:
+        """Who refuses it, or its first `end` tokens, an edge of chunks."""
         if self.evidence is None:
             return {"ours": True} | dict.fromkeys(PEERS, True)
         whole = self.evidence
         end = len(whole.distances) if end is None else end
-        chunks, tokens = slice(start // 32, -(-end // 32)), slice(start, end)
+        chunks, tokens = slice(-(-end // 32)), slice(end)
         part = Evidence(
             whole.rows[chunks],
             whole.errors[chunks],
@@ -152,7 +155,7 @@ def judged(
 
 
 def smollm2(count: int, tallies: dict[str, Tally], attacked: bool) -> None:
-    """Honest pieces and all attacks on SmolLM2."""
+    """Long traces of SmolLM2, honest and attacked."""
     engine = load_engine(SMOLLM2)
     config = ValidateConfig()
     facts = ModelFacts.of(engine, config)
@@ -170,14 +173,7 @@ def smollm2(count: int, tallies: dict[str, Tally], attacked: bool) -> None:
         for row in [trace, *(variants[name] for name in honest)]:
             if row is None:
                 continue
-            one = case(row, hidden, logits, known)
-            tally.add(WHOLE, one.refusals(profile))
-            for start in range(0, len(row["output_ids"]), PIECE):
-                end = min(start + PIECE, len(row["output_ids"]))
-                found = one.refusals(profile, start, end)
-                tally.add(PIECES, found)
-                if found["ours"]:
-                    print("refused:", row["engine"], start, end, file=sys.stderr, flush=True)
+            tally.add(LONG, _honest(case(row, hidden, logits, known), profile, row))
         if not attacked:
             continue
         other, drawn = traces[(at + 1) % len(traces)], trace["output_ids"]
@@ -187,6 +183,7 @@ def smollm2(count: int, tallies: dict[str, Tally], attacked: bool) -> None:
             if name == "truncated_early":
                 ours = check_trace(row, states, scores, facts, config).verdict != "accepted"
                 tallies[name].add(256, one.refusals(profile) | {"ours": ours})
+                tallies[name].tokens += count
                 continue
             for length in LENGTHS:
                 if row.get("place", 0) >= length:
@@ -196,30 +193,37 @@ def smollm2(count: int, tallies: dict[str, Tally], attacked: bool) -> None:
                 if name.startswith(SAMPLED) and row["output_ids"][:length] == drawn[:length]:
                     tallies[name].unchanged[length] += 1
                     continue
-                tallies[name].add(length, one.refusals(profile, 0, min(length, count)))
+                tallies[name].add(length, one.refusals(profile, min(length, count)))
+                tallies[name].tokens += count if length == 256 else 0
     engine.close()
 
 
-def nano(count: int, tally: Tally) -> None:
-    """Honest traces of the nano models by all honest provers."""
-    for model in NANO:
+def _honest(one: Case, profile: Profile, row: dict[str, Any]) -> dict[str, bool]:
+    found = one.refusals(profile)
+    if found["ours"] and one.evidence is not None:
+        reasons = one.faults or beyond_all(one.evidence, profile.limits)
+        print("refused:", row["engine"], reasons, file=sys.stderr, flush=True)
+    return found
+
+
+def short(count: int, tally: Tally) -> None:
+    """Short honest traces of each model, by all honest provers."""
+    for model in HONEST:
         engine = load_engine(model)
         profile = find_profile(engine.revision)
         assert profile is not None
-        traces = nano_traces(engine, count)
+        traces = short_traces(engine, count)
         rows = {trace["trace_id"]: [trace] for trace in traces}
         for prover in PROVERS:
             if prover.honest:
                 print(f"{model}: {prover.name}", file=sys.stderr, flush=True)
-                for row in replays(prover, model, traces):
+                kind = "short-" if model == SMOLLM2 else ""
+                for row in replays(prover, model, traces, kind):
                     rows[row["trace_id"]].append(row)
         for trace, hidden, logits in judged(engine, traces):
             known: dict[tuple[int, ...], Claims] = {}
             for row in rows[trace["trace_id"]]:
-                refusals = case(row, hidden, logits, known).refusals(profile)
-                tally.add(NANOS, refusals)
-                if refusals["ours"]:
-                    print("refused:", row["engine"], len(row["output_ids"]), file=sys.stderr)
+                tally.add(model, _honest(case(row, hidden, logits, known), profile, row))
         engine.close()
 
 
@@ -236,9 +240,9 @@ def report(tallies: dict[str, Tally]) -> None:
     for name, tally in tallies.items():
         for peer in PEERS:
             if name == "honest":
-                count = tally.traces[PIECES] + tally.traces[NANOS]
+                count = sum(tally.traces.values())
                 ours, theirs = (
-                    sum(tally.refused[side, part] for part in (PIECES, NANOS))
+                    sum(tally.refused[side, part] for part in tally.traces)
                     for side in ("ours", peer)
                 )
                 figures: dict[str, Any] = {
@@ -246,13 +250,15 @@ def report(tallies: dict[str, Tally]) -> None:
                     "peer": theirs / count,
                     "traces": count,
                     "upper_bound_95": round(upper_bound(ours, count), 6),
-                    "of_smollm2": tally.traces[PIECES],
-                    "whole_traces_of_smollm2": tally.traces[WHOLE],
-                    "whole_traces_refused": tally.refused["ours", WHOLE],
+                    "by_model": dict(tally.traces),
+                    "refused_by_model": {
+                        part: tally.refused["ours", part] for part in tally.traces
+                    },
                 }
             else:
                 count = tally.traces[256]
                 caught = tally.refused["ours", 256]
+                needed = traces_needed(caught, count)
                 figures = {
                     "ours": round(caught / max(count, 1), 4),
                     "peer": round(tally.rate(peer, 256), 4),
@@ -260,7 +266,8 @@ def report(tallies: dict[str, Tally]) -> None:
                     "unchanged": tally.unchanged[256],
                     "lower_bound_95": round(lower_bound(caught, count), 4) if count else None,
                     "by_tokens": {n: round(tally.rate("ours", n), 4) for n in LENGTHS},
-                    "traces_for_0.99": traces_needed(caught, count),
+                    "traces_for_0.99": needed,
+                    "tokens_for_0.99": needed and round(needed * tally.tokens / count),
                 }
             ratio = figures["ours"] / figures["peer"] if figures["peer"] else None
             line = {"bench": "toploc_detection", "metric": f"detect/{name}"} | figures
@@ -271,14 +278,14 @@ def report(tallies: dict[str, Tally]) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--traces", type=int, default=64, help="base traces of SmolLM2")
-    parser.add_argument("--nano", type=int, default=300, help="honest traces per nano model")
+    parser.add_argument("--traces", type=int, default=48, help="long traces of SmolLM2")
+    parser.add_argument("--short", type=int, default=420, help="short ones decoded of each model")
     parser.add_argument("--only", choices=["honest", "attacks"])
     arguments = parser.parse_args()
     tallies: dict[str, Tally] = defaultdict(Tally)
     smollm2(arguments.traces, tallies, attacked=arguments.only != "honest")
     if arguments.only != "attacks":
-        nano(arguments.nano, tallies["honest"])
+        short(arguments.short, tallies["honest"])
     report(tallies)
 
 
