@@ -69,16 +69,20 @@ def other(token: int) -> int:
 
 def test_uploads_are_judged_and_requests_of_strangers_are_not(service, rows, upload, planned):
     address = KEY.node_id
-    tokens = [other(t) for t in rows[0]["output_ids"]]
     tokenizer = ChatTokenizer(materialise(MODEL), MODEL)
-    stop = json.loads(rows[0]["sampling"])["stop"]
-    text = completion_text(tokenizer, rows[0]["prompt_ids"], tokens, stop)
-    changed = [signed(rows[0], output_ids=tokens, completion=text), rows[1]]
+    changed = []
+    for row in rows:
+        tokens = [other(t) for t in row["output_ids"]]
+        stop = json.loads(row["sampling"])["stop"]
+        text = completion_text(tokenizer, row["prompt_ids"], tokens, stop)
+        changed.append(signed(row, output_ids=tokens, completion=text))
     # The text is not signed: all that the node signed is right here.
     texts = [row | {"completion": "5"} for row in rows]
     unsigned = [rows[0] | {"logprobs": [x - 1 for x in rows[0]["logprobs"]]}, rows[1]]
     cases = {
         "u/honest.parquet": (rows, "accept", None),
+        # Limits refuse an honest trace, too, once in a long time; not one after another.
+        "u/once.parquet": ([changed[0], *rows[1:]], "unknown", "error_mean"),
         "u/changed.parquet": (changed, "reject", "error_mean"),
         "u/texts.parquet": (texts, "reject", "other_completion"),
         "u/unsigned.parquet": (unsigned, "reject", "transcript_mismatch"),
