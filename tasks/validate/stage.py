@@ -46,14 +46,14 @@ class Validator:
             decision = replace(decision, audited=True)
             result = self._judge(shard, True)
             finding = Finding.of(result.output["verdicts"])
-        lied = self._auditor.proves_lies(node_id, finding)
+        if self._auditor.proves_lies(node_id, finding):
+            # First: a run that is killed in between judges the shard again, and knows it again.
+            self._pool.distrust(node_id, *self._charge(shard, traces, result))
         manifest = commit_verdicts(
             self.store, self.layout, shard, traces, result, self._config, decision,
             producer=PRODUCER,
         )  # fmt: skip
         self._auditor.note(manifest)
-        if lied:
-            self._pool.distrust(node_id, *_charge(manifest, traces, result))
         return manifest
 
     def _judge(self, shard: Shard, audited: bool) -> JobResult:
@@ -69,17 +69,18 @@ class Validator:
                 raise ValidatorCrashed(shard.shard_id, crashed[0]["figures"])
         return result
 
-
-def _charge(verdicts: Manifest, traces: Manifest, result: JobResult) -> tuple[str, dict[str, Any]]:
-    """(what a node is excluded for, what shows it)."""
-    lies = [row for row in result.output["verdicts"] if row["verdict"] == "rejected"]
-    evidence = {
-        "traces": traces.path,
-        "traces_sha256": traces.sha256,
-        "verdicts": verdicts.path,
-        "reasons": {row["trace_id"]: row["reasons"] for row in lies[:CHARGES]},
-    }
-    return f"{len(lies)} traces of {traces.path}: {lies[0]['reasons'][0]}", evidence
+    def _charge(
+        self, shard: Shard, traces: Manifest, result: JobResult
+    ) -> tuple[str, dict[str, Any]]:
+        """(what a node is excluded for, what shows it)."""
+        lies = [row for row in result.output["verdicts"] if row["verdict"] == "rejected"]
+        evidence = {
+            "traces": traces.path,
+            "traces_sha256": traces.sha256,
+            "verdicts": self.layout.verdicts(model_slug(shard.model), shard.shard_id),
+            "reasons": {row["trace_id"]: row["reasons"] for row in lies[:CHARGES]},
+        }
+        return f"{len(lies)} traces of {traces.path}: {lies[0]['reasons'][0]}", evidence
 
 
 def node_of(store: Store, traces: Manifest) -> str:

@@ -211,7 +211,7 @@ class Driver:
             self._parts.origin.publish(following, weights_path(self._run_dir, following))
             self._version = following
             self._measure(following)
-            for old in trained_versions(self._run_dir)[:-KEPT_WEIGHTS]:
+            for old in superseded(trained_versions(self._run_dir), following):
                 shutil.rmtree(weights_path(self._run_dir, old))
 
     def _measure(self, version: int) -> None:
@@ -246,6 +246,11 @@ def trained_versions(run_dir: Path) -> list[int]:
     """Policy versions whose weights are there, ascending."""
     names = [path.name for path in weights_path(run_dir, 0).parent.glob("step_*")]
     return sorted(int(name.removeprefix("step_")) for name in names)
+
+
+def superseded(trained: Sequence[int], published: int) -> list[int]:
+    """Versions whose weights may go: with staleness the trainer is ahead of what is published."""
+    return [version for version in trained if version <= published][:-KEPT_WEIGHTS]
 
 
 def answers(

@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+import pytest
+
 from data_contracts import collect as tasks_contract
 from data_contracts import generate as traces_contract
 from data_contracts import validate as verdicts_contract
@@ -16,7 +18,7 @@ from infra.storage import (
     read_manifest,
     read_table,
 )
-from tasks.validate import audit
+from tasks.validate import audit, stage
 from tasks.validate.audit import SECRET, Auditor, Finding
 from tasks.validate.commit import commit_verdicts
 from tasks.validate.config import AuditConfig, ValidateConfig
@@ -229,6 +231,23 @@ def test_what_limits_refused_adds_up_over_shards_and_restarts(planned, pool, gen
         )
         validator._auditor.note(manifest)
         committed.append(manifest)
+
+
+def test_a_liar_is_excluded_though_the_run_dies_before_its_verdicts_are_committed(
+    planned, pool, generator, shards, monkeypatch
+):
+    pool.strangers, pool.liar._batches = [pool.liar], 99
+    generator.run(shards[0])
+
+    def dies(*arguments, **named):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(stage, "commit_verdicts", dies)
+        Validator(planned, LAYOUT, ValidateConfig(), pool).run(shards[0])
+    assert pool.distrusted == [pool.liar.key.node_id]
+    assert read_manifest(planned, LAYOUT.verdicts(SLUG, shards[0].shard_id)) is None
+    assert Validator(planned, LAYOUT, ValidateConfig(), pool).run(shards[0]).info["audit"]["failed"]
 
 
 def test_an_unaudited_shard_that_is_plainly_wrong_is_audited(planned, pool, generator, shards):

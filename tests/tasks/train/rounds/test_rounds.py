@@ -1,8 +1,22 @@
 """Rounds through every layer: nodes, checks, selection, trainer process, broadcast, evaluation."""
 
+import sys
+from pathlib import Path
+
 import pytest
 
+sys.path.insert(0, str(Path(__file__).parent))
+
+from in_process import Ahead, Nodes
+
+from infra.storage import RunLayout, Store
+from tasks.generate.config import SamplingConfig
+from tasks.train.rounds.config import RoundsConfig
+from tasks.train.rounds.driver import Events, superseded
+from tasks.train.rounds.evaluation import EvaluationConfig
+from tasks.train.rounds.layout import RlLayout
 from tasks.train.rounds.report import read_evaluations, read_steps, write_report
+from tasks.train.rounds.session import opened
 from tasks.train.trainer import read_selection, selection_path, weights_path
 
 
@@ -21,3 +35,39 @@ def test_rounds_train_publish_and_measure(words, small, drive, tmp_path):
     assert len(set(trained)) == len(trained) > 0
     page = store.read_bytes(write_report(store, layout)).decode()
     assert "Learning curve" in page and "<script" not in page
+
+
+@pytest.mark.timeout(300)
+def test_stale_rounds_lose_no_version_to_a_trainer_that_is_ahead(
+    words, small, tmp_path, monkeypatch
+):
+    staleness, steps = 3, 6
+    monkeypatch.setattr("tasks.train.rounds.session.TrainerProcess", Ahead)
+    monkeypatch.setattr(Ahead, "lead", staleness + 1)
+    rounds = small(
+        words,
+        rounds=RoundsConfig(
+            steps=steps, staleness=staleness, group_size=4, groups_per_job=6, groups_per_step=2
+        ),
+        sampling=SamplingConfig(temperature=1.0, max_tokens=16),
+        evaluation=EvaluationConfig(every=1, tasks=1),
+    )
+    store, layout = Store(str(tmp_path / "data")), RlLayout(RunLayout("tiny"))
+    with Nodes(store) as pool, opened(rounds, store, layout, pool, Events()) as driver:
+        driver.run()
+    run_dir = store.local_path(f"{layout.trainer}/x").parent
+    assert [found.version for found in read_evaluations(store, layout)] == [*range(steps + 1)]
+    lags = [int(lag) for step in read_steps(store, layout) for lag in step["staleness"]]
+    assert 0 < max(lags) <= staleness
+    trained = [
+        s.sample_id
+        for n in range(1, steps + 1)
+        for s in read_selection(selection_path(run_dir, n))
+    ]
+    assert len(set(trained)) == len(trained) > 0
+
+
+def test_weights_that_are_not_published_yet_stay():
+    assert superseded([5, 6, 7, 8], published=5) == []
+    assert superseded([4, 5, 6, 7, 8], published=6) == [4]
+    assert superseded([7, 8], published=8) == []
