@@ -24,7 +24,7 @@ from tasks.train.rounds.dealer import Dealer
 from tasks.train.rounds.evaluation import Answer, Evaluation, evaluate
 from tasks.train.rounds.layout import RlLayout
 from tasks.train.rounds.plan import Planner, is_held_out
-from tasks.train.rounds.selection import Rollouts, record, samples_of
+from tasks.train.rounds.selection import Rollouts, figures, record, samples_of
 from tasks.train.rounds.trainer_process import TrainerProcess
 from tasks.train.trainer import selection_path, weights_path, write_selection
 
@@ -163,8 +163,9 @@ class Driver:
             made = record(step, files, self._kinds)
             made["seconds"] = self.seconds()
             self._parts.store.write_json(self._parts.layout.step(step), made, overwrite=True)
-            samples = samples_of(files, self._parts.planner.lengths)
-            write_selection(selection_path(self._run_dir, step), samples)
+            samples = samples_of(files, self._kinds)
+            known = figures(step, files, self._kinds)
+            write_selection(selection_path(self._run_dir, step), samples, known)
             self._share = made["useful_groups"] / made["groups"]
             self._parts.dealer.drop(step)
             del self._batches[step], self._files[step]
