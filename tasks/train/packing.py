@@ -37,19 +37,18 @@ def pack(lengths: Sequence[int], capacity: int) -> list[Row]:
 
 
 def plan(
-    lengths: Sequence[int], capacity: int, ranks: int = 1, quadratic: float = 0.0
+    lengths: Sequence[int], work: Sequence[float], capacity: int, ranks: int = 1
 ) -> list[list[Row]]:
     """Rows of each rank, of equal number and of balanced work, the heaviest first.
 
     Args:
         lengths: tokens of each sample.
+        work: cost of each sample, in any unit.
         capacity: most tokens of a row.
         ranks: processes that work side by side.
-        quadratic: work of a sample of n tokens is n + quadratic * n ** 2 (attention).
 
     Raises CannotPack.
     """
-    work = [length + quadratic * length**2 for length in lengths]
     rows = pack(lengths, capacity)
 
     def cost(row: Row) -> float:

@@ -24,7 +24,7 @@ from tasks.train.objective.aggregation import token_weights
 from tasks.train.objective.config import ObjectiveConfig
 from tasks.train.objective.correction import correction_weights
 from tasks.train.objective.errors import BadNormaliser, MisshapenInput, MissingInput
-from tasks.train.objective.metrics import loss_metrics
+from tasks.train.objective.metrics import token_figures
 
 LOG_RATIO_BOUND = 20.0
 """Log ratios are cut here: exp stays finite, and with it the gradient of what a clip discards."""
@@ -34,16 +34,12 @@ KL_BOUND = 10.0
 
 @dataclass(frozen=True)
 class LossTerms:
-    """The loss of one packed row and what is reported of it.
-
-    `sums` and `maxima` are float32 without gradient, in the order of metrics.SUMS and
-    metrics.MAXIMA: over rows and ranks the first add up, of the second the highest counts.
-    """
+    """The loss of one packed row and what is reported of its loss tokens."""
 
     loss: Tensor
     """Scalar with gradient, in the dtype of the log-probabilities."""
-    sums: Tensor
-    maxima: Tensor
+    figures: Tensor
+    """Float32 without gradient, [M, len(metrics.COLUMNS)]."""
 
 
 def policy_loss(
@@ -111,8 +107,8 @@ def policy_loss(
     if spread is not None and config.entropy_coef:
         token_loss = token_loss - config.entropy_coef * spread
     weights = token_weights(sequence, config.aggregation, dtype)
-    sums, maxima = loss_metrics(ratio, off_policy, correction, advantage, kl, spread, config)
-    return LossTerms((weights * token_loss).sum() / normaliser, sums, maxima)
+    figures = token_figures(ratio, off_policy, correction, advantage, kl, spread, config)
+    return LossTerms((weights * token_loss).sum() / normaliser, figures)
 
 
 def k3(logprobs: Tensor, reference_logprobs: Tensor) -> Tensor:

@@ -120,7 +120,9 @@ def opened(
             file = intake.committed(job)
             if file is None:
                 return None
-            return Rollouts(job.number, file.path, file.sha256, rows_of(store, file.path))
+            rows = rows_of(store, file.path, run.lengths)
+            errored = file.info["counts"]["quarantined"]
+            return Rollouts(job.number, file.path, file.sha256, rows, errored)
 
         parts = Parts(store, layout, planner, dealer, trainer, origin, start, committed)
         yield Driver(parts, run.rounds, events)

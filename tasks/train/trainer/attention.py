@@ -41,6 +41,13 @@ class AttentionPlan:
     shapes: tuple[tuple[int, int], ...] = ()
     ends: Tensor | None = None
 
+    @property
+    def pairs(self) -> int:
+        """Query and key pairs, of which a causal mask leaves half."""
+        if self.ends is not None:
+            return int(self.ends.long().diff().square().sum())
+        return sum(samples * width**2 for samples, width in self.shapes)
+
 
 def plan_attention(places: Sequence[Tensor], tokens: int, padded: bool) -> AttentionPlan:
     """The plan for samples given as the places (int64) of their tokens in a row of `tokens`."""

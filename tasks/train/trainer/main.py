@@ -30,7 +30,7 @@ from tasks.train.trainer.run_files import (
     selection_path,
     weights_path,
 )
-from tasks.train.trainer.sample import read_selection
+from tasks.train.trainer.sample import read_figures, read_selection
 from tasks.train.trainer.trainer import Trainer
 
 POLL_SECONDS = 0.02
@@ -54,7 +54,7 @@ def train(run_dir: Path, until: int, owner: psutil.Process | None) -> None:
             return
         waited = time.perf_counter() - waiting
         values = trainer.train_step(read_selection(selection))
-        values["time/wait_for_batch"] = waited
+        values |= {"time/wait_for_batch": waited, **read_figures(selection)}
         if metrics is not None:
             metrics.add(trainer.step, values)
             print(json.dumps({"step": trainer.step, **values}), flush=True)

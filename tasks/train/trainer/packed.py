@@ -24,7 +24,7 @@ class PackedRow:
     ids, positions: int64 [1, T]. The rest is per output token, [N], samples one after another:
     sources: int64, the token of the row whose hidden state predicts it. targets: int64, its id.
     inverse_temperatures, behaviour_logprobs, advantages: float32. mask: bool, carries loss.
-    sequence_ids: int64, number of its sample.
+    sequence_ids: int64, number of its sample. kinds: of the samples.
     """
 
     ids: Tensor
@@ -37,6 +37,7 @@ class PackedRow:
     advantages: Tensor
     mask: Tensor
     sequence_ids: Tensor
+    kinds: tuple[str, ...]
 
     @property
     def tokens(self) -> int:
@@ -124,4 +125,5 @@ def pack_row(row: Sequence[Sequence[Sample]], device: torch.device, padded: bool
         advantages=spread([s.advantage for s in members], torch.float32),
         mask=spread([s.trainable for s in members], torch.bool),
         sequence_ids=spread(list(range(len(members))), torch.int64),
+        kinds=tuple(sample.kind for sample in members),
     )

@@ -2,11 +2,13 @@
 
 A selection file `selection/step_NNNNNN.parquet` holds everything that rollout step N trains on, in
 order, so that a resumed or replayed step is the same step. It is written by our own side, after all
-checks, in one atomic move: it is there whole or not at all.
+checks, in one atomic move: it is there whole or not at all. Beside the samples it holds what is
+known of them before training (rewards, staleness), for the step's row of metrics.
 """
 
 import io
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,8 +29,12 @@ SCHEMA = pa.schema(
         pa.field("advantage", pa.float32(), nullable=False),
         pa.field("temperature", pa.float32(), nullable=False),
         pa.field("trainable", pa.bool_(), nullable=False),
+        pa.field("kind", pa.string(), nullable=False),
     ]
 )
+FIGURES = b"figures"
+ALL = "all"
+"""Stands for all kinds where figures are given by kind."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +53,8 @@ class Sample:
     advantage: float
     temperature: float = 1.0
     trainable: bool = True
+    kind: str = ALL
+    """Of task; some figures are given by kind."""
 
     def __post_init__(self) -> None:
         if not self.prompt_ids or not self.output_ids:
@@ -68,7 +76,9 @@ class Sample:
         return len(self.prompt_ids) + len(self.output_ids) - 1
 
 
-def write_selection(path: Path, samples: Sequence[Sample]) -> None:
+def write_selection(
+    path: Path, samples: Sequence[Sample], figures: Mapping[str, float] | None = None
+) -> None:
     """Write a selection file; FileExistsError if it is there, since a step is chosen once."""
     rows = [
         {
@@ -79,11 +89,13 @@ def write_selection(path: Path, samples: Sequence[Sample]) -> None:
             "advantage": sample.advantage,
             "temperature": sample.temperature,
             "trainable": sample.trainable,
+            "kind": sample.kind,
         }
         for sample in samples
     ]
     buffer = io.BytesIO()
-    pq.write_table(pa.Table.from_pylist(rows, schema=SCHEMA), buffer, compression="zstd")
+    schema = SCHEMA.with_metadata({FIGURES: json.dumps(dict(figures or {}))})
+    pq.write_table(pa.Table.from_pylist(rows, schema=schema), buffer, compression="zstd")
     write_atomic(path, buffer.getvalue(), overwrite=False)
 
 
@@ -105,11 +117,18 @@ def read_selection(path: Path) -> list[Sample]:
             advantage=advantage.as_py(),
             temperature=temperature.as_py(),
             trainable=trainable.as_py(),
+            kind=kind.as_py(),
         )
-        for sample_id, prompt, output, logprobs, advantage, temperature, trainable in zip(
+        for sample_id, prompt, output, logprobs, advantage, temperature, trainable, kind in zip(
             *columns, strict=True
         )
     ]
     if len({sample.sample_id for sample in samples}) != len(samples):
         raise BadSelection(path, "a sample_id is there twice, and no rollout is trained twice")
     return samples
+
+
+def read_figures(path: Path) -> dict[str, float]:
+    """What a selection file says of its samples as a whole."""
+    figures: dict[str, float] = json.loads(pq.read_schema(path).metadata[FIGURES])
+    return figures

@@ -24,11 +24,13 @@ from torch import Tensor
 from tasks.train import packing
 from tasks.train.objective import LossTerms, ObjectiveConfig, policy_loss
 from tasks.train.objective.aggregation import normaliser
-from tasks.train.objective.metrics import summarise
+from tasks.train.objective.metrics import by_group
 from tasks.train.sft import parameter_groups
 from tasks.train.trainer.checkpoint import read_checkpoint, read_state, write_checkpoint
 from tasks.train.trainer.config import TrainerConfig
 from tasks.train.trainer.errors import BadCheckpoint, BadSample, NothingToTrain, StepNotFinite
+from tasks.train.trainer.figures import data_figures, policy_figures
+from tasks.train.trainer.operations import Operations
 from tasks.train.trainer.packed import PackedRow, bundle_tokens, bundles, pack_row
 from tasks.train.trainer.policy import Policy, load_policy
 from tasks.train.trainer.ranks import Ranks, join_ranks, place, release, whole
@@ -76,7 +78,7 @@ class Trainer:
             eps=config.epsilon,
             fused=True,
         )
-        self._parameters = sum(parameter.numel() for parameter in self.policy.parameters())
+        self._operations = Operations.of(self.policy)
         self._context = int(self.policy.model.config.max_position_embeddings)
 
     def train_step(self, samples: Sequence[Sample]) -> dict[str, float]:
@@ -90,42 +92,39 @@ class Trainer:
         old_done = time.perf_counter()
         reference = [self._reference_logprobs(batch.rows) for batch in batches]
         reference_done = time.perf_counter()
+        kinds = sorted({sample.kind for sample in samples})
         losses, norms, sums, maxima = [], [], [], []
         for batch, old_rows, reference_rows in zip(batches, old, reference, strict=True):
             loss, norm, terms = self._optimizer_step(batch, old_rows, reference_rows)
             losses.append(loss)
             norms.append(norm)
-            sums += [term.sums for term in terms]
-            maxima += [term.maxima for term in terms]
+            for row, term in zip(batch.rows, terms, strict=True):
+                found = by_group(term.figures, _kinds(row, kinds), len(kinds))
+                sums.append(found[0])
+                maxima.append(found[1])
         done = time.perf_counter()
         self.step += 1
         tokens = sum(sample.tokens for sample in samples)
         self.total_tokens += tokens
         self.total_samples += len(samples)
         rows = [row for batch in batches for row in batch.rows]
-        own = [sum(row.tokens for row in rows), sum(row.cells for row in rows)]
-        computed, cells = self.ranks.total(torch.tensor(own, device=self.ranks.device)).tolist()
+        own = [sum(row.tokens for row in rows), sum(row.cells for row in rows), self._work(batches)]
+        total = self.ranks.total(torch.tensor(own, device=self.ranks.device))
+        computed, cells, operations = total.tolist()
         seconds = done - begin
-        # forward and backward at 6 operations per weight and token (arXiv 2001.08361)
-        tflops = 6e-12 * self._parameters * computed / seconds / self.ranks.world
+        tflops = 1e-12 * operations / seconds / self.ranks.world
         peak = self.config.peak_tflops
         return {
             "loss": sum(losses) / len(losses),
-            **{
-                f"policy/{name}": value
-                for name, value in summarise(
-                    self.ranks.total(torch.stack(sums).sum(0)),
-                    self.ranks.highest(torch.stack(maxima).amax(0)),
-                ).items()
-            },
+            **policy_figures(
+                self.ranks.total(torch.stack(sums).sum(0)),
+                self.ranks.highest(torch.stack(maxima).amax(0)),
+                kinds,
+            ),
             "optim/grad_norm": sum(norms) / len(norms),
             "optim/learning_rate": self._learning_rate(self.optimizer_steps - 1),
             "optim/steps": float(self.optimizer_steps),
-            "data/samples": float(len(samples)),
-            "data/trainable": float(sum(sample.trainable for sample in samples)),
-            "data/output_tokens_mean": float(np.mean([len(s.output_ids) for s in samples])),
-            "data/output_tokens_max": float(max(len(s.output_ids) for s in samples)),
-            "data/tokens": float(tokens),
+            **data_figures(samples),
             "data/computed_tokens": float(computed),
             "data/attention_padding": 1 - tokens / cells,
             "data/micro_batches": float(len(rows)),
@@ -216,7 +215,8 @@ class Trainer:
         capacity = self.config.micro_batch_tokens
         made = [[samples[at] for at in bundle] for bundle in bundles(samples, capacity)]
         lengths = [bundle_tokens(bundle) for bundle in made]
-        plan = packing.plan(lengths, capacity, self.ranks.world)[self.ranks.rank]
+        work = [self._operations.bundle(bundle) for bundle in made]
+        plan = packing.plan(lengths, work, capacity, self.ranks.world)[self.ranks.rank]
         device = self.ranks.device
         padded = device.type == "cpu" or self.config.dtype == "float32"
         rows = [
@@ -227,6 +227,13 @@ class Trainer:
         ]
         loss_lengths = [len(sample.output_ids) for sample in samples if sample.trainable]
         return MiniBatch(rows, normaliser(loss_lengths, self.objective.aggregation))
+
+    def _work(self, batches: Sequence[MiniBatch]) -> int:
+        """Floating-point operations of this rank for a step."""
+        old = sum(self._operations.forward(batch.rows) for batch in batches[1:])
+        reference = sum(self._operations.forward(batch.rows) for batch in batches)
+        trained = sum(self._operations.training(batch.rows) for batch in batches)
+        return old + trained + (reference if self.objective.kl_coef else 0)
 
     @torch.no_grad()
     def _no_grad(self, policy: Policy, rows: Sequence[PackedRow]) -> list[Tensor | None]:
@@ -262,7 +269,7 @@ class Trainer:
             )
             # the ranks' gradients are averaged, but the losses have one divisor and must add up
             (term.loss * self.ranks.world).backward()  # type: ignore[no-untyped-call]
-            terms.append(LossTerms(term.loss.detach(), term.sums, term.maxima))
+            terms.append(LossTerms(term.loss.detach(), term.figures))
         loss = self.ranks.total(torch.stack([term.loss for term in terms]).sum()).item()
         total = torch.nn.utils.clip_grad_norm_(self.policy.parameters(), self.config.max_grad_norm)
         norm = whole(total).item()
@@ -286,3 +293,9 @@ class Trainer:
         done = min(1.0, (step - config.warmup_steps) / left)
         shape = 1 - done if config.schedule == "linear" else 0.5 * (1 + math.cos(math.pi * done))
         return config.learning_rate * shape
+
+
+def _kinds(row: PackedRow, kinds: Sequence[str]) -> Tensor:
+    """Number of the kind of each loss token of a row, int64."""
+    numbers = torch.tensor([kinds.index(kind) for kind in row.kinds], device=row.mask.device)
+    return numbers[row.sequence_ids[row.mask]]

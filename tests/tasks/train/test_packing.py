@@ -38,27 +38,36 @@ def test_each_sample_once_and_no_row_too_long(lengths: list[int], capacity: int)
 def test_ranks_get_equal_numbers_of_rows(
     lengths: list[int], capacity: int, ranks: int, quadratic: float
 ) -> None:
-    parts = plan(lengths, capacity, ranks, quadratic)
+    work = [length + quadratic * length**2 for length in lengths]
+    parts = plan(lengths, work, capacity, ranks)
     assert len(parts) == ranks and len({len(part) for part in parts}) == 1
     rows = [row for part in parts for row in part]
     assert sorted(index for row in rows for index in row) == list(range(len(lengths)))
     assert all(sum(lengths[index] for index in row) <= capacity for row in rows)
     empty = sum(not row for row in rows)
     assert empty < ranks and (not empty or all(len(row) <= 1 for row in rows))
-    assert parts == plan(lengths, capacity, ranks, quadratic)
+    assert parts == plan(lengths, work, capacity, ranks)
 
 
 def test_rows_are_halved_before_fillers_are_added() -> None:
-    (first, second) = plan([4, 3, 3], 10, ranks=2)
+    (first, second) = plan([4, 3, 3], [4, 3, 3], 10, ranks=2)
     assert (first, second) == ([[0]], [[1, 2]]) or (first, second) == ([[1, 2]], [[0]])
-    assert sorted(plan([9], 10, ranks=3)) == [[[]], [[]], [[0]]]
-    assert plan([], 10, ranks=2) == [[], []]
+    assert sorted(plan([9], [9], 10, ranks=3)) == [[[]], [[]], [[0]]]
+    assert plan([], [], 10, ranks=2) == [[], []]
 
 
 def test_the_heaviest_row_comes_first_on_every_rank() -> None:
-    for part in plan(LENGTHS * 3, 10, ranks=3):
+    for part in plan(LENGTHS * 3, LENGTHS * 3, 10, ranks=3):
         sums = [sum((LENGTHS * 3)[index] for index in row) for row in part]
         assert sums == sorted(sums, reverse=True)
+
+
+def test_ranks_get_like_work_and_not_like_tokens() -> None:
+    """Two long samples and eight short ones of as many tokens, where the long ones cost more."""
+    lengths = [40, 40, *[10] * 8]
+    work = [length**2 for length in lengths]
+    loads = [sum(work[at] for row in part for at in row) for part in plan(lengths, work, 40, 2)]
+    assert loads == [2000, 2000]
 
 
 def test_differencing_balances_better_than_dealing_in_order() -> None:

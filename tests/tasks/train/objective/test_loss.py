@@ -12,7 +12,7 @@ from tasks.train.objective import LossTerms, ObjectiveConfig, policy_loss
 from tasks.train.objective.aggregation import normaliser
 from tasks.train.objective.errors import BadNormaliser, MisshapenInput, MissingInput
 from tasks.train.objective.loss import KL_BOUND, k3
-from tasks.train.objective.metrics import summarise
+from tasks.train.objective.metrics import by_group, summarise
 
 NAN, INF = float("nan"), float("inf")
 
@@ -49,6 +49,13 @@ def loss_of(
         divisor,
         make_config(**changes),
     )
+
+
+def totals(terms: LossTerms) -> tuple[torch.Tensor, torch.Tensor]:
+    """Sums and maxima over all tokens of a row."""
+    one = torch.zeros(len(terms.figures), dtype=torch.long)
+    sums, maxima = by_group(terms.figures, one, 1)
+    return sums[0], maxima[0]
 
 
 @pytest.mark.parametrize(
@@ -160,7 +167,7 @@ def test_what_stands_outside_the_mask_reaches_nothing(
     terms.loss.backward()
     assert terms.loss.item() == 1.0
     assert now.grad is not None and now.grad.tolist() == [1.0, 0.0, 0.0]
-    assert torch.isfinite(terms.sums).all() and torch.isfinite(terms.maxima).all()
+    assert all(torch.isfinite(each).all() for each in totals(terms))
 
 
 @pytest.mark.parametrize("correction", ["none", "tis", "icepop", "geometric"])
@@ -171,7 +178,7 @@ def test_a_row_without_loss_tokens_is_finite_and_has_no_gradient(correction: str
     terms.loss.backward()
     assert terms.loss.item() == 0.0
     assert now.grad is not None and now.grad.tolist() == [0.0, 0.0]
-    assert set(summarise(terms.sums, terms.maxima).values()) == {0.0}
+    assert set(summarise(*totals(terms)).values()) == {0.0}
 
 
 @pytest.mark.parametrize("advantage", [-1.0, 1.0])
@@ -192,7 +199,7 @@ def test_absurd_ratios_leave_loss_and_gradient_finite(advantage: float, distance
         terms.loss.backward()
         assert math.isfinite(terms.loss.item())
         assert now.grad is not None and torch.isfinite(now.grad).all()
-        assert torch.isfinite(terms.sums).all() and torch.isfinite(terms.maxima).all()
+        assert all(torch.isfinite(each).all() for each in totals(terms))
 
 
 def weights(correction: str, log_ratios: Sequence[float], sequences: Sequence[int]) -> list[float]:
@@ -245,10 +252,9 @@ def test_order_and_cut_of_the_sequences_change_nothing() -> None:
         pieces = [loss((ids == each).nonzero()[:, 0]) for each in (5, 30, 8, 11, 2)]
         total = sum(piece.loss.item() for piece in pieces)
         assert total == pytest.approx(whole.loss.item(), abs=1e-6)
-        sums = torch.stack([piece.sums for piece in pieces]).sum(0)
-        maxima = torch.stack([piece.maxima for piece in pieces]).amax(0)
-        torch.testing.assert_close(sums, whole.sums)
-        torch.testing.assert_close(maxima, whole.maxima)
+        sums, maxima = zip(*(totals(piece) for piece in pieces), strict=True)
+        torch.testing.assert_close(torch.stack(sums).sum(0), totals(whole)[0])
+        torch.testing.assert_close(torch.stack(maxima).amax(0), totals(whole)[1])
 
 
 def test_metrics_count_what_the_bounds_did() -> None:
@@ -261,7 +267,7 @@ def test_metrics_count_what_the_bounds_did() -> None:
         advantages=[-1.0, 1, 1, -1, -1, 0],
         correction="icepop",
     )
-    figures = summarise(terms.sums, terms.maxima)
+    figures = summarise(*totals(terms))
     assert figures["tokens"] == 6
     assert [round(6 * figures[f"clip_{name}"]) for name in ("low", "high", "delta")] == [1, 1, 1]
     assert figures["clip_fraction"] == pytest.approx(3 / 6)
@@ -272,8 +278,29 @@ def test_metrics_count_what_the_bounds_did() -> None:
     assert figures["mismatch_kl_max"] == pytest.approx(math.e - 2)
     assert figures["mismatch_kl"] == pytest.approx((math.e - 2) / 6)
     assert figures["mismatch_ratio_max"] == pytest.approx(math.e)
+    spread = math.sqrt(5) / 6 * (math.e - 2)
+    assert figures["mismatch_kl_std"] == pytest.approx(spread)
+    # masked: two bad samples and a good one by the clip, one of neither by the correction
+    assert figures["masked"] == pytest.approx(4 / 6)
+    assert figures["masked_advantage_pos"] == pytest.approx(1 / 4)
+    assert figures["masked_advantage_neg"] == pytest.approx(2 / 4)
     update = sum(ratio - math.log(ratio) - 1 for ratio in ratios) / 6
     assert figures["update_kl"] == pytest.approx(update)
+
+
+def test_metrics_of_groups_are_those_of_their_tokens_alone() -> None:
+    row = {"old": [0.0] * 4, "behaviour": [-1.0, 0.0, 0.5, 0.0], "advantages": [1.0, -1, 1, -1]}
+    groups = [2, 0, 2, 0]
+    figures = loss_of([0.1, 0.2, 0.3, 0.4], **row).figures
+    sums, maxima = by_group(figures, torch.tensor(groups), 3)
+    for group in (0, 1, 2):
+        own = figures[[at for at, each in enumerate(groups) if each == group]]
+        alone = by_group(own, torch.zeros(len(own), dtype=torch.long), 1)
+        assert summarise(sums[group], maxima[group]) == summarise(alone[0][0], alone[1][0])
+    assert set(summarise(sums[1], maxima[1]).values()) == {0.0}
+    assert summarise(sums[2], maxima[2])["mismatch_kl"] == pytest.approx(
+        (math.e - 2 + math.exp(-0.5) - 0.5) / 2
+    )
 
 
 def test_inputs_that_do_not_fit_are_named() -> None:
