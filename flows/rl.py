@@ -20,11 +20,11 @@ from prefect.client.schemas.objects import State
 from prefect.logging import get_run_logger
 from prefect.states import Completed
 
+from flows.nodes import pool_of
 from flows.profiles import load_config
 from flows.rl_config import RlConfig
 from flows.rl_runs import RlRun, dataset_of, open_rl, rounds_of
 from flows.runs import new_run_id
-from tasks.provision.local import local_pool
 from tasks.train.rounds.driver import Events
 from tasks.train.rounds.evaluation import Evaluation
 from tasks.train.rounds.report import (
@@ -52,7 +52,7 @@ def rl_rounds(config: RlConfig = DEFAULT, run_id: str = "") -> State[Any]:
     choice = config.tasks.model_copy(update={"dataset": dataset_of(run)})
     rounds = rounds_of(config, read_split(choice))
     with (
-        local_pool(config.provision, run.store, f"{run.layout.root}/pool") as pool,
+        pool_of(config.provision, run.store, f"{run.layout.root}/pool") as pool,
         opened(rounds, run.store, run.layout, pool, shown(config.rounds.steps)) as driver,
     ):
         driver.run()

@@ -1,19 +1,22 @@
 """The config of RL rounds: what is trained, on which tasks, how. It is the form in the Prefect UI.
 
 Invariants: frozen; an unknown key is an error that names the nearest known one; sections `storage`,
-`provision` and `machine` are resources, the others decide what is trained on.
+`provision`, `origin` and `machine` are resources, the others decide what is trained on; what cannot
+work is refused here, before anything is started.
 """
 
 from typing import Any, Self
+from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from flows.config import StorageConfig
+from infra.broadcast.hosts import is_loopback
 from tasks.generate.config import SamplingConfig
 from tasks.provision.config import ProvisionConfig
 from tasks.train.objective import LengthConfig, ObjectiveConfig
 from tasks.train.rollouts.config import TrustConfig
-from tasks.train.rounds.config import RoundsConfig
+from tasks.train.rounds.config import OriginConfig, RoundsConfig
 from tasks.train.rounds.evaluation import EvaluationConfig
 from tasks.train.rounds.tasks import TaskChoice
 from tasks.train.rounds.trainer_process import TrainerResources
@@ -37,6 +40,9 @@ class RlConfig(BaseModel):
     )
     provision: ProvisionConfig = Field(
         default=ProvisionConfig(), description="The nodes that generate rollouts."
+    )
+    origin: OriginConfig = Field(
+        default=OriginConfig(), description="Where those nodes get the policy's versions from."
     )
     machine: TrainerResources = Field(
         default=TrainerResources(), description="Processes and threads of the trainer."
@@ -68,6 +74,39 @@ class RlConfig(BaseModel):
             raise ValueError(
                 "sampling.temperature is 0, so all samples of a group would be the same and "
                 "nothing could be learned: set it above 0, usually 1"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _nodes_reach_what_they_need(self) -> Self:
+        protocol, bar, _ = self.storage.root.partition("://")
+        if bar and protocol != "file":
+            raise ValueError(
+                f"storage.root is {self.storage.root}; the trainer works on a file system that it "
+                "shares with the flow and the nodes that check: give a directory"
+            )
+        service = self.provision.service
+        elsewhere = service and not is_loopback(urlsplit(service).hostname or "")
+        if elsewhere and self.origin.here_only():
+            raise ValueError(
+                f"the nodes of provision.service ({service}) are on other machines, and the "
+                "policy's versions would be served on loopback alone: set origin.host, origin.port "
+                "and, where nodes know this machine by another name, origin.url"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _trains_what_is_sampled(self) -> Self:
+        if self.sampling.max_tokens >= self.trainer.micro_batch_tokens:
+            raise ValueError(
+                f"sampling.max_tokens is {self.sampling.max_tokens}, and prompt and answer "
+                "together have to fit into trainer.micro_batch_tokens = "
+                f"{self.trainer.micro_batch_tokens}: raise that, or sample fewer tokens"
+            )
+        lora = self.trainer.lora
+        if lora is not None and lora.save == "adapter":
+            raise ValueError(
+                "trainer.lora.save is 'adapter', and nodes load whole models: set it to 'merged'"
             )
         return self
 

@@ -86,4 +86,5 @@ def rounds_of(config: RlConfig, split: TaskSplit) -> Rounds:
         trust=config.trust,
         machine=config.machine,
         evaluation=config.evaluation,
+        origin=config.origin,
     )

@@ -14,14 +14,15 @@ import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from ipaddress import ip_address
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import uvicorn
 from fastapi import Depends, FastAPI, HTTPException, Request, Response
 from fastapi.responses import FileResponse
 
-from infra.broadcast.errors import OpenOrigin, OriginFault
+from infra.broadcast.errors import OriginFault
+from infra.broadcast.hosts import check_open
 from infra.broadcast.manifest import MANIFEST_NAME, TOKEN_VARIABLE
 from infra.broadcast.origin import published
 from infra.pool.service.limits import BoundedHttp
@@ -59,21 +60,18 @@ def make_app(roots: dict[str, Path], token: str) -> FastAPI:
     return app
 
 
-def check_open(host: str, token: str) -> None:
-    """Refuse to serve others than this machine without a token."""
-    try:
-        loopback = host == "localhost" or ip_address(host).is_loopback
-    except ValueError:
-        loopback = False
-    if not loopback and not token:
-        raise OpenOrigin(host)
-
-
 @contextmanager
-def serving(roots: dict[str, Path], host: str = "127.0.0.1", port: int = 0) -> Iterator[str]:
-    """Serve in a thread of this process; yields the URL. Port 0 takes a free one."""
+def serving(
+    roots: dict[str, Path], host: str = "127.0.0.1", port: int = 0, url: str = ""
+) -> Iterator[str]:
+    """Serve in a thread of this process; yields the URL. Port 0 takes a free one.
+
+    `url` is what clients call it, behind a proxy or by another name; empty: its address.
+    """
     token = os.environ.get(TOKEN_VARIABLE, "")
     check_open(host, token)
+    if url:
+        check_open(urlsplit(url).hostname or "", token)
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as listening:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -90,7 +88,7 @@ def serving(roots: dict[str, Path], host: str = "127.0.0.1", port: int = 0) -> I
         try:
             _wait_until_started(server, thread)
             name = f"[{host}]" if ":" in host else host
-            yield f"http://{name}:{listening.getsockname()[1]}"
+            yield url or f"http://{name}:{listening.getsockname()[1]}"
         finally:
             server.should_exit = True
             thread.join()

@@ -96,5 +96,7 @@ def rollout_job(job: RolloutJob, broadcast: Broadcast, attempt: int = 0) -> Job:
         job_id=f"{KIND}-{job.step}-{job.number}-{attempt}",
         kind=KIND,
         payload=Payload(broadcast=broadcast, job=job).model_dump(),
+        # What comes back is checked, whoever made it.
+        stranger=True,
         like=job.model,
     )

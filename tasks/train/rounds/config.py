@@ -1,8 +1,15 @@
-"""How the rounds go: their number, the batch of a step, how far rollouts may lag behind."""
+"""How the rounds go: their number, the batch of a step, how far rollouts may lag behind.
 
+And where nodes get the policy's versions from.
+"""
+
+from ipaddress import ip_address
 from typing import Self
+from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from infra.broadcast.hosts import is_loopback
 
 
 class RoundsConfig(BaseModel):
@@ -58,3 +65,44 @@ class RoundsConfig(BaseModel):
         Step N trains version N - 1, so rollouts of version v are N - 1 - v versions behind.
         """
         return max(0, step - 1 - self.staleness), step - 1
+
+
+class OriginConfig(BaseModel):
+    """Where this process serves policy versions, and what nodes call it. Resources only."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    host: str = Field(
+        "127.0.0.1",
+        min_length=1,
+        description="Address to listen at. Off loopback the origin and all nodes need the same "
+        "TRACEMILL_BROADCAST_TOKEN in their environment.",
+    )
+    port: int = Field(0, ge=0, le=65535, description="Port; 0 takes a free one.")
+    url: str = Field(
+        "",
+        pattern=r"^(https?://[^/]+.*)?$",
+        description="URL by which nodes reach it, for example behind a proxy; empty: its address.",
+    )
+
+    @model_validator(mode="after")
+    def _can_be_reached(self) -> Self:
+        if self.url and not self.port:
+            raise ValueError("url names a fixed place, so it needs a fixed port: set port")
+        if not self.url and _any_address(self.host):
+            raise ValueError(
+                f"host {self.host} is every address of this machine, and nodes need one of them: "
+                "set url, for example http://ADDRESS:PORT"
+            )
+        return self
+
+    def here_only(self) -> bool:
+        """Whether only nodes on this machine can reach it."""
+        return is_loopback(urlsplit(self.url).hostname or "" if self.url else self.host)
+
+
+def _any_address(host: str) -> bool:
+    try:
+        return ip_address(host).is_unspecified
+    except ValueError:
+        return False

@@ -24,7 +24,7 @@ from tasks.train.rollouts.intake import Intake, Trusted
 from tasks.train.rollouts.job import Broadcast, RolloutJob, rollout_job
 from tasks.train.rollouts.standing import Standing
 from tasks.train.rollouts.uploads import UploadReader
-from tasks.train.rounds.config import RoundsConfig
+from tasks.train.rounds.config import OriginConfig, RoundsConfig
 from tasks.train.rounds.dealer import Dealer
 from tasks.train.rounds.driver import MARGIN, Driver, Events, Parts
 from tasks.train.rounds.errors import NoFileSystem
@@ -55,6 +55,7 @@ class Rounds:
     trust: TrustConfig
     machine: TrainerResources
     evaluation: EvaluationConfig
+    origin: OriginConfig = OriginConfig()
 
 
 @contextmanager
@@ -88,7 +89,7 @@ def opened(
         evaluation=run.evaluation,
     )
     with ExitStack() as stack:
-        url = stack.enter_context(serving({stream: versions}))
+        url = stack.enter_context(serving({stream: versions}, **run.origin.model_dump()))
         broadcast = Broadcast(
             url=url, stream=stream, publisher=key.node_id, keep=run.rounds.staleness + 1 + MARGIN
         )

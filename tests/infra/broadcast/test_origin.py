@@ -10,6 +10,7 @@ import pytest
 
 from infra.broadcast import service
 from infra.broadcast.errors import NothingToPublish, OpenOrigin, VersionGoesBack, VersionTaken
+from infra.broadcast.hosts import check_open
 from infra.pool.service.limits import BoundedHttp
 
 
@@ -83,13 +84,22 @@ def test_a_full_disk_publishes_nothing_and_leaves_nothing(origin, weights):
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.0.1", "example.org"])
 def test_strangers_need_a_token(host):
     with pytest.raises(OpenOrigin):
-        service.check_open(host, "")
-    service.check_open(host, "secret")
+        check_open(host, "")
+    check_open(host, "secret")
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.9.9.9", "::1", "localhost"])
 def test_this_machine_needs_none(host):
-    service.check_open(host, "")
+    check_open(host, "")
+
+
+def test_an_origin_is_called_what_its_clients_know_it_by(origin, monkeypatch):
+    public = "http://weights.example:8500"
+    with pytest.raises(OpenOrigin), service.serving({"policy": origin.root}, url=public):
+        pass
+    monkeypatch.setenv("TRACEMILL_BROADCAST_TOKEN", "secret")
+    with service.serving({"policy": origin.root}, url=public) as url:
+        assert url == public
 
 
 def test_a_connection_that_says_nothing_is_closed(origin, monkeypatch):

@@ -21,6 +21,7 @@ class Nodes:
 
     def __init__(self, store: Store):
         self._store = store
+        self.asked: list[Job] = []
         self._queues = {"rollouts": queue.PriorityQueue(), "check_rollouts": queue.PriorityQueue()}
         self._count = 0
         self._threads = [
@@ -42,6 +43,7 @@ class Nodes:
     def submit(self, job: Job, check=None) -> "Future[JobResult]":
         future: Future[JobResult] = Future()
         self._count += 1
+        self.asked.append(job)
         self._queues[job.kind].put((job.priority, self._count, (job, check, future)))
         return future
 

@@ -1,5 +1,6 @@
 """Rounds through every layer: nodes, checks, selection, trainer process, broadcast, evaluation."""
 
+import socket
 import sys
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from in_process import Ahead, Nodes
 
 from infra.storage import RunLayout, Store
 from tasks.generate.config import SamplingConfig
-from tasks.train.rounds.config import RoundsConfig
+from tasks.train.rounds.config import OriginConfig, RoundsConfig
 from tasks.train.rounds.driver import Events, superseded
 from tasks.train.rounds.evaluation import EvaluationConfig
 from tasks.train.rounds.layout import RlLayout
@@ -41,7 +42,10 @@ def test_rounds_train_publish_and_measure(words, small, drive, tmp_path):
 def test_stale_rounds_lose_no_version_to_a_trainer_that_is_ahead(
     words, small, tmp_path, monkeypatch
 ):
-    staleness, steps = 3, 6
+    staleness, steps = 3, 5
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        port = found.getsockname()[1]
     monkeypatch.setattr("tasks.train.rounds.session.TrainerProcess", Ahead)
     monkeypatch.setattr(Ahead, "lead", staleness + 1)
     rounds = small(
@@ -51,6 +55,7 @@ def test_stale_rounds_lose_no_version_to_a_trainer_that_is_ahead(
         ),
         sampling=SamplingConfig(temperature=1.0, max_tokens=16),
         evaluation=EvaluationConfig(every=1, tasks=1),
+        origin=OriginConfig(port=port, url=f"http://localhost:{port}"),
     )
     store, layout = Store(str(tmp_path / "data")), RlLayout(RunLayout("tiny"))
     with Nodes(store) as pool, opened(rounds, store, layout, pool, Events()) as driver:
@@ -60,11 +65,12 @@ def test_stale_rounds_lose_no_version_to_a_trainer_that_is_ahead(
     lags = [int(lag) for step in read_steps(store, layout) for lag in step["staleness"]]
     assert 0 < max(lags) <= staleness
     trained = [
-        s.sample_id
-        for n in range(1, steps + 1)
-        for s in read_selection(selection_path(run_dir, n))
+        s.sample_id for n in range(1, steps + 1) for s in read_selection(selection_path(run_dir, n))
     ]
     assert len(set(trained)) == len(trained) > 0
+    # Strangers may generate; who judges is one of ours. All learn the origin's name from the job.
+    assert all(job.stranger == (job.kind == "rollouts") for job in pool.asked)
+    assert {job.payload["broadcast"]["url"] for job in pool.asked} == {f"http://localhost:{port}"}
 
 
 def test_weights_that_are_not_published_yet_stay():
