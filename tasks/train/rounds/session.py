@@ -7,7 +7,7 @@ second process can go on where a first one was killed.
 import secrets
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from infra.broadcast import Origin
 from infra.broadcast.service import serving
@@ -55,7 +55,7 @@ class Rounds:
     trust: TrustConfig
     machine: TrainerResources
     evaluation: EvaluationConfig
-    origin: OriginConfig = OriginConfig()
+    origin: OriginConfig = field(default_factory=OriginConfig)
 
 
 @contextmanager

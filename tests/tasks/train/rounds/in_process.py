@@ -1,4 +1,4 @@
-"""Nodes and a trainer in this process, so that rounds take seconds and their order is the test's."""
+"""Nodes and a trainer in this process: rounds take seconds, and the test orders them."""
 
 import hashlib
 import json
