@@ -53,16 +53,16 @@ def rl_rounds(config: RlConfig = DEFAULT, run_id: str = "") -> State[Any]:
     rounds = rounds_of(config, read_split(choice))
     with (
         pool_of(config.provision, run.store, f"{run.layout.root}/pool") as pool,
-        opened(rounds, run.store, run.layout, pool, shown(config.rounds.steps)) as driver,
+        opened(rounds, run.store, run.layout, pool, shown(run)) as driver,
     ):
         driver.run()
     write_report(run.store, run.layout)
-    publish_artifacts(run)
     return Completed(message=f"{run.run_id}: policy version {config.rounds.steps} is measured")
 
 
-def shown(steps: int) -> Events:
+def shown(run: RlRun) -> Events:
     """Progress and figures in the Prefect UI while the rounds go on."""
+    steps = run.config.rounds.steps
     logger = get_run_logger()
     # In a synchronous flow it is no coroutine.
     progress = cast(UUID, create_progress_artifact(0.0, "rl-progress", "Rollout steps chosen"))
@@ -74,12 +74,13 @@ def shown(steps: int) -> Events:
     def evaluated(found: Evaluation) -> None:
         rates = ", ".join(f"{k} {r.sampled.mean:.3f}" for k, r in found.kinds.items())
         logger.info("version %d after %.0f s: %s", found.version, found.seconds, rates)
+        publish_artifacts(run)
 
     return Events(stepped, evaluated)
 
 
 def publish_artifacts(run: RlRun) -> None:
-    """The learning curve, its figures and the trainer's metrics."""
+    """The learning curve, its figures and the metrics, as they are now."""
     create_image_artifact(
         image_url=curve_data_uri(read_evaluations(run.store, run.layout), run.run_id),
         key="rl-learning-curve",

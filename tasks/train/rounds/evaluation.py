@@ -1,7 +1,8 @@
 """Held-out figures of one policy version: avg@k, pass@k, greedy, lengths; with 95 % intervals.
 
 Invariants: a sample without a score counts neither as right nor as wrong (a task whose samples all
-lack one is left out and counted); solved means score 1; intervals are over tasks, not samples.
+lack one is left out and counted, and so is a kind of which no sampled or no greedy answer has one);
+solved means score 1; intervals are over tasks, not samples.
 """
 
 import math
@@ -73,6 +74,8 @@ class Evaluation:
     seconds: float
     """Since the start of the run's clock; parts of a resumed run add up."""
     kinds: dict[str, KindRates]
+    left_out: dict[str, int]
+    """Kinds without a figure -> their samples without a score."""
 
     def to_json(self) -> dict[str, Any]:
         """JSON form."""
@@ -85,7 +88,17 @@ class Evaluation:
             value["version"],
             value["seconds"],
             {kind: _rates(rates) for kind, rates in value["kinds"].items()},
+            value["left_out"],
         )
+
+    def figures(self, k: int) -> dict[str, float]:
+        """Under the names of metrics; `k` is the number of samples of a task."""
+        found: dict[str, float] = {}
+        for kind, rates in self.kinds.items():
+            found[f"eval/{kind}/avg@{k}"] = rates.sampled.mean
+            found[f"eval/{kind}/greedy"] = rates.greedy.mean
+            found |= {f"eval/{kind}/pass@{n}": rate.mean for n, rate in rates.passed.items()}
+        return found
 
 
 def _rates(value: dict[str, Any]) -> KindRates:
@@ -99,7 +112,15 @@ def evaluate(version: int, seconds: float, answers: Sequence[Answer]) -> Evaluat
     kinds: dict[str, list[Answer]] = defaultdict(list)
     for answer in answers:
         kinds[answer.kind].append(answer)
-    return Evaluation(version, seconds, {k: _kind(kinds[k]) for k in sorted(kinds)})
+    scored = {(a.kind, a.greedy) for a in answers if a.score is not None}
+    found: dict[str, KindRates] = {}
+    left_out: dict[str, int] = {}
+    for kind in sorted(kinds):
+        if {(kind, False), (kind, True)} <= scored:
+            found[kind] = _kind(kinds[kind])
+        else:
+            left_out[kind] = _unscored(kinds[kind])
+    return Evaluation(version, seconds, found, left_out)
 
 
 def _kind(answers: Sequence[Answer]) -> KindRates:
@@ -111,7 +132,7 @@ def _kind(answers: Sequence[Answer]) -> KindRates:
     targeted = [abs(a.target - a.tokens) for a in sampled if a.target >= 0]
     return KindRates(
         tasks=len(by_task),
-        unscored=sum(answer.score is None for answer in answers),
+        unscored=_unscored(answers),
         sampled=over_tasks([solved / count for count, solved in right]),
         passed={k: over_tasks([pass_at_k(n, solved, k) for n, solved in right]) for k in ks},
         greedy=over_tasks(
@@ -123,6 +144,10 @@ def _kind(answers: Sequence[Answer]) -> KindRates:
         tokens=math.fsum(answer.tokens for answer in sampled) / len(sampled),
         length_error=math.fsum(targeted) / len(targeted) if targeted else None,
     )
+
+
+def _unscored(answers: Sequence[Answer]) -> int:
+    return sum(answer.score is None for answer in answers)
 
 
 def _by_task(answers: Sequence[Answer]) -> dict[str, list[float]]:

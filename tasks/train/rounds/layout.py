@@ -6,6 +6,7 @@
     rl/held_out/step_N/<uuid>.parquet        held-out answers of policy version N
     rl/steps/step_N.json                     what step N is made of, written before it is trained
     rl/evaluations/step_N.json               held-out figures of policy version N
+    rl/metrics.parquet, tensorboard/         held-out figures and idle nodes, a row per version
     rl/trainer/                              the trainer's own directory (tasks.train.trainer)
     rl/versions/                             what the broadcast origin serves
     rl/report/index.html, curve.svg          the learning curve and its figures

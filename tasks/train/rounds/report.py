@@ -1,10 +1,11 @@
-"""The result of the rounds: learning curve, held-out figures, the trainer's metrics; as a page too.
+"""The result of the rounds: learning curve, held-out figures, metrics; as a page too.
 
 Invariant: read from the files of the run alone, so it can be written at any time, also half way.
 """
 
 import base64
 import io
+from collections import defaultdict
 from typing import Any
 
 import pyarrow.parquet as pq
@@ -16,12 +17,15 @@ from tasks.train.rounds.curve import learning_curve
 from tasks.train.rounds.estimates import Estimate
 from tasks.train.rounds.evaluation import Evaluation, KindRates
 from tasks.train.rounds.layout import RlLayout
+from tasks.train.trainer.metrics import FILE
 
 LAST = 3
 """Evaluations at the end whose mean is a run's result."""
 METRICS = (
-    "loss", "policy/entropy", "policy/clip_fraction", "policy/mismatch_kl", "optim/grad_norm",
-    "optim/learning_rate", "data/samples", "time/wait_for_batch", "time/step",
+    "reward/all/mean", "is_truncated/all/mean", "off_policy/mean", "off_policy/max",
+    "errored_rollouts", "empty_rollouts", "loss", "entropy/all/mean", "policy/clip_fraction",
+    "mismatch_kl/all/mean", "mismatch_kl/all/max", "optim/grad_norm", "optim/learning_rate",
+    "data/samples", "time/wait_for_batch", "time/wait_for_ckpt", "time/step",
     "perf/tokens_per_second",
 )  # fmt: skip
 MOST_ROWS = 60
@@ -41,13 +45,15 @@ def read_steps(store: Store, layout: RlLayout) -> list[dict[str, Any]]:
 def final_rates(evaluations: list[Evaluation]) -> dict[str, dict[str, float]]:
     """Kind -> mean of the last evaluations: sampled, greedy, tokens, length error; and the first.
 
-    The evaluation of version 0 never counts among the last.
+    The evaluation of version 0 never counts among the last. A kind needs a figure in the first and
+    in one of the last.
     """
     last = [found for found in evaluations if found.version > 0][-LAST:] or evaluations[-1:]
     found: dict[str, dict[str, float]] = {}
     for kind, start in evaluations[0].kinds.items():
-        rates = [evaluation.kinds[kind] for evaluation in last]
-        found[kind] = _figures([start], "start_") | _figures(rates, "")
+        rates = [evaluation.kinds[kind] for evaluation in last if kind in evaluation.kinds]
+        if rates:
+            found[kind] = _figures([start], "start_") | _figures(rates, "")
     return found
 
 
@@ -74,7 +80,8 @@ def evaluation_table(store: Store, layout: RlLayout) -> Table:
     """One row per version and kind."""
     head = ("version", "seconds", "kind", "tasks", "avg@k", "greedy", "pass@k", "tokens",
             "length error", "unscored")  # fmt: skip
-    rows = tuple(
+    measured = read_evaluations(store, layout)
+    rows: list[tuple[str, ...]] = [
         (
             str(found.version),
             f"{found.seconds:.0f}",
@@ -87,10 +94,16 @@ def evaluation_table(store: Store, layout: RlLayout) -> Table:
             "-" if rates.length_error is None else f"{rates.length_error:.2f}",
             str(rates.unscored),
         )
-        for found in read_evaluations(store, layout)
+        for found in measured
         for kind, rates in found.kinds.items()
-    )
-    return Table("Held-out figures", head, rows, frozenset({0, 1, 3, 7, 8, 9}))
+    ]
+    rows += [
+        (str(found.version), f"{found.seconds:.0f}", kind, "0", *["-"] * 5, str(unscored))
+        for found in measured
+        for kind, unscored in found.left_out.items()
+    ]
+    rows.sort(key=lambda row: int(row[0]))
+    return Table("Held-out figures", head, tuple(rows), frozenset({0, 1, 3, 7, 8, 9}))
 
 
 def _shown(estimate: Estimate) -> str:
@@ -118,16 +131,24 @@ def steps_table(store: Store, layout: RlLayout) -> Table:
 
 
 def metrics_table(store: Store, layout: RlLayout) -> Table:
-    """The trainer's metrics; at most `MOST_ROWS` steps, evenly."""
-    path = f"{layout.trainer}/metrics.parquet"
-    rows: list[dict[str, Any]] = []
-    if store.exists(path):
-        rows = pq.read_table(io.BytesIO(store.read_bytes(path))).to_pylist()
-    names = [name for name in METRICS if rows and name in rows[-1]]
+    """Metrics of trainer and rounds by version; at most `MOST_ROWS` of them, evenly."""
+    steps: dict[int, dict[str, Any]] = defaultdict(dict)
+    for path in (f"{layout.trainer}/{FILE}", f"{layout.root}/{FILE}"):
+        if store.exists(path):
+            for row in pq.read_table(io.BytesIO(store.read_bytes(path))).to_pylist():
+                steps[row["step"]] |= row
+    rows = [steps[step] for step in sorted(steps)]
+    known = {name for row in rows for name in row}
+    names = [name for name in METRICS if name in known]
+    names += sorted(name for name in known if name.startswith("eval/"))
     shown = tuple(
-        (str(row["step"]), *(f"{row[name]:.4g}" for name in names)) for row in _thinned(rows)
+        (str(row["step"]), *(_number(row.get(name)) for name in names)) for row in _thinned(rows)
     )
-    return Table("Trainer", ("step", *names), shown, frozenset(range(len(names) + 1)))
+    return Table("Metrics", ("step", *names), shown, frozenset(range(len(names) + 1)))
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.4g}"
 
 
 def _thinned(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:

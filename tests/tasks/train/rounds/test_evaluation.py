@@ -1,7 +1,10 @@
 import json
 
+import pytest
+
 from tasks.train.rounds.curve import learning_curve
 from tasks.train.rounds.evaluation import Answer, Evaluation, EvaluationConfig, evaluate
+from tasks.train.rounds.report import final_rates
 
 
 def answer(task, score, kind="spell", greedy=False, tokens=10, target=-1):
@@ -33,6 +36,48 @@ def test_a_sample_without_a_score_is_neither_right_nor_wrong():
     ]
     rates = evaluate(0, 0.0, answers).kinds["spell"]
     assert (rates.tasks, rates.unscored, rates.sampled.mean) == (1, 2, 1.0)
+
+
+@pytest.mark.parametrize("greedy", [False, True])
+def test_a_kind_without_any_score_is_left_out_and_counted(greedy):
+    """Of the sampled answers or of the greedy ones: no verifier could be run, say."""
+    answers = [
+        answer("a", None, greedy=greedy), answer("b", None, greedy=greedy),
+        answer("a", 1.0, greedy=not greedy), answer("b", None, greedy=not greedy),
+        answer("c", 1.0, kind="sort"), answer("c", 1.0, kind="sort", greedy=True),
+    ]  # fmt: skip
+    found = evaluate(3, 1.0, answers)
+    assert list(found.kinds) == ["sort"]
+    assert found.left_out == {"spell": 3}
+    assert Evaluation.from_json(json.loads(json.dumps(found.to_json()))) == found
+    assert learning_curve([found], "run x").count("sort") == 2
+
+
+def test_no_answer_with_a_score_is_an_evaluation_without_figures():
+    found = evaluate(0, 0.0, [answer("a", None), answer("a", None, greedy=True)])
+    assert (found.kinds, found.left_out) == ({}, {"spell": 2})
+    assert "<svg" in learning_curve([found], "run x")
+
+
+def test_the_result_of_a_run_is_of_the_kinds_that_were_measured():
+    both = [answer(task, 1.0, kind, g) for task, kind in (("a", "spell"), ("c", "sort"))
+            for g in (False, True)]  # fmt: skip
+    one = [answer("a", 0.0), answer("a", 0.0, greedy=True), answer("c", None, "sort")]
+    rates = final_rates([evaluate(v, v, given) for v, given in ((0, both), (1, one), (2, both))])
+    assert rates["spell"]["sampled"] == 0.5
+    assert rates["sort"]["sampled"] == 1.0  # of the version that has it
+    assert list(final_rates([evaluate(0, 0, one), evaluate(1, 1, both)])) == ["spell"]
+
+
+def test_figures_have_the_names_of_metrics():
+    answers = [
+        answer("a", 1.0), answer("a", 0.0), answer("b", 1.0), answer("b", 1.0),
+        answer("a", 0.0, greedy=True), answer("b", 1.0, greedy=True),
+    ]  # fmt: skip
+    assert evaluate(7, 12.5, answers).figures(2) == {
+        "eval/spell/avg@2": 0.75, "eval/spell/greedy": 0.5,
+        "eval/spell/pass@1": 0.75, "eval/spell/pass@2": 1.0,
+    }  # fmt: skip
 
 
 def test_part_marks_do_not_count_as_solved():
