@@ -6,12 +6,16 @@ a seed is the mean of its last three evaluations, sampled at temperature 1, gree
 
     python -m tests.bench.rl_learning [--profile rl-local] [--seeds 1 2 3] [--set key=value ...]
 
+A run's id has the hash of its config: with the same `--out` the same call goes on with its runs,
+and one with other settings makes runs of its own.
+
 Prints one JSON line per seed and kind, and one for their mean: metric `solve_rate/<kind>`, ours:
 after the rounds, peer: the start policy, ratio: ours / peer; with length targets also
 `length_error/<kind>`, ratio: peer / ours. Reports and curves stay in `--out`.
 """
 
 import argparse
+import hashlib
 import json
 import subprocess
 import sys
@@ -20,13 +24,19 @@ import time
 from pathlib import Path
 from typing import Any
 
+from data_contracts.ids import canonical_json
+from flows.profiles import load_config
+from flows.rl_config import RlConfig
+
 BENCH = "rl_learning"
 
 
 def rounds(root: Path, profile: str, seed: int, overrides: list[str]) -> dict[str, Any]:
     sets = [f"seed={seed}", f"storage.root={root}", *overrides]
+    config = canonical_json(load_config(RlConfig, profile, sets).dump())
+    digest = hashlib.sha256(config.encode()).hexdigest()[:8]
     command = [sys.executable, "-m", "flows.cli", "rl", "--profile", profile, "--json"]
-    command += ["--run-id", f"{Path(profile).stem}-{seed}"]
+    command += ["--run-id", f"{Path(profile).stem}-{seed}-{digest}"]
     command += [part for value in sets for part in ("--set", value)]
     started = time.perf_counter()
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True)

@@ -6,15 +6,20 @@ and advantages, sampled at temperature 1, rewarded by the same verifiers, measur
 held-out tasks by the same engine. TRL has both cores (the better of 1 and 2 threads is taken where
 both are asked for); we have our profile: a node, a trainer and the flow as processes, asynchronous.
 
-Our clock runs from the start of the rounds, with the start of the trainer's and the node's
-processes, the checks of the uploads and the evaluations in it. TRL's runs from `train()` and stands
-still while the policy is measured. The time to the rate is interpolated between the last evaluation
-below it and the first at or above it.
+Our clock is that of the run's evaluations: it starts when the rounds do, with the pool's service up
+and the trainer's process begun (imports of the trainer and of the nodes' engines are in it, a
+second or two of starting the service and the publication of the tasks are not), and has the checks
+of all uploads and the evaluations in it. TRL's runs from `train()`, after all imports and loading,
+and stands still while the policy is measured. The time to the rate is interpolated between the last
+evaluation below it and the first at or above it.
 
     python -m tests.bench.rl_vs_trl [--profile rl-local] [--seeds 1] [--target 0.6]
         [--every 10] [--limit 900] [--threads 2] [--set key=value ...]
 
-Metric `time_to_solve_rate`: medians over the seeds, in seconds; the curves go to stderr.
+Metric `time_to_solve_rate`: medians over the seeds, in seconds; the curves go to stderr. A side
+that did not reach the target counts with the time it had. Where that is TRL, `bound` is "lower":
+`peer` and `ratio` are at least what is printed; where it is ours, "upper" (at most); where it is
+both, there is no ratio.
 """
 
 import argparse
@@ -25,6 +30,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -46,19 +52,34 @@ Curve = list[tuple[float, float]]
 """Seconds and the mean over the kinds of the held-out solve rate."""
 
 
-class NotReached(RuntimeError):
-    """A side did not reach the target in its time."""
+class SideFailed(RuntimeError):
+    """A side ended without any figures."""
 
 
-def seconds_to(target: float, curve: Curve, who: str) -> float:
-    """When the curve first reaches the target."""
-    before = (0.0, 0.0)
-    for seconds, rate in curve:
-        if rate >= target:
-            share = (target - before[1]) / (rate - before[1])
-            return before[0] + share * (seconds - before[0])
-        before = seconds, rate
-    raise NotReached(f"{who} did not reach {target:g}: {curve}")
+@dataclass
+class Side:
+    """A side's seconds to the target, one per seed."""
+
+    seconds: list[float] = field(default_factory=list)
+    reached: bool = True
+    """Each time; else some seconds are those that it had."""
+
+    def add(self, target: float, curve: Curve) -> None:
+        """What one curve says."""
+        before = (0.0, 0.0)
+        for seconds, rate in curve:
+            if rate >= target:
+                share = (target - before[1]) / (rate - before[1])
+                self.seconds.append(before[0] + share * (seconds - before[0]))
+                return
+            before = seconds, rate
+        self.seconds.append(before[0])
+        self.reached = False
+
+    @property
+    def median(self) -> float:
+        """Of the seeds."""
+        return statistics.median(self.seconds)
 
 
 def our_curve(
@@ -88,7 +109,7 @@ def our_curve(
             process.wait()
         if not curve:
             log.seek(0)
-            raise NotReached(f"no evaluation of {run_id}: {log.read()[-2000:]!r}")
+            raise SideFailed(f"no evaluation of {run_id}: {log.read()[-2000:]!r}")
     return curve
 
 
@@ -146,7 +167,7 @@ def trl_curve(
             text=True,
         )
         if done.returncode:
-            raise NotReached(f"TRL failed: {done.stdout[-3000:]}")
+            raise SideFailed(f"TRL failed: {done.stdout[-3000:]}")
         found = [json.loads(line) for line in sink.read_text().splitlines()]
     return [(each["seconds"], statistics.mean(each["rates"].values())) for each in found]
 
@@ -172,8 +193,7 @@ def main() -> None:
     parser.add_argument("--set", dest="sets", nargs="*", default=[], help="of the profile")
     arguments = parser.parse_args()
     peer_python("trl")
-    ours: list[float] = []
-    theirs: dict[int, list[float]] = {threads: [] for threads in arguments.threads}
+    ours, theirs = Side(), {threads: Side() for threads in arguments.threads}
     with tempfile.TemporaryDirectory() as root:
         for seed in arguments.seeds:
             settings = [f"storage.root={root}", f"seed={seed}", *arguments.sets]
@@ -182,25 +202,32 @@ def main() -> None:
             rest = arguments.target, arguments.limit
             curve = our_curve(config, arguments.profile, settings, f"ours-{seed}", *rest)
             show(f"ours, seed {seed}", curve)
-            ours.append(seconds_to(arguments.target, curve, "ours"))
+            ours.add(arguments.target, curve)
             layout = RlLayout(RunLayout(f"ours-{seed}"))
             dataset = Store(root).read_json(f"{layout.root}/dataset.json")["dataset"]
             for threads, found in theirs.items():
                 curve = trl_curve(config, dataset, arguments.every, *rest, threads)
                 show(f"TRL with {threads} threads, seed {seed}", curve)
-                found.append(seconds_to(arguments.target, curve, "TRL"))
-    mine = statistics.median(ours)
-    peer = min(statistics.median(found) for found in theirs.values())
-    figures = {
+                found.add(arguments.target, curve)
+    print(json.dumps(figures(ours, list(theirs.values()), arguments.target)), flush=True)
+
+
+def figures(ours: Side, theirs: list[Side], target: float) -> dict[str, Any]:
+    """The JSON line."""
+    # Of TRL's sides the fastest that got there; else each had at least the shortest of their times.
+    peer = min(theirs, key=lambda side: (not side.reached, side.median))
+    bound = {(True, True): False, (True, False): "lower", (False, True): "upper"}
+    return {
         "bench": "rl_vs_trl",
         "metric": "time_to_solve_rate",
-        "ours": round(mine, 1),
-        "peer": round(peer, 1),
+        "ours": round(ours.median, 1),
+        "peer": round(peer.median, 1),
         "peer_name": "TRL 1.16.0 GRPOTrainer",
-        "ratio": round(peer / mine, 3),
+        "ratio": round(peer.median / ours.median, 3) if ours.reached or peer.reached else None,
         "unit": "s",
+        "target": target,
+        "bound": bound.get((ours.reached, peer.reached), "both"),
     }
-    print(json.dumps(figures), flush=True)
 
 
 def show(who: str, curve: Curve) -> None:
