@@ -53,7 +53,9 @@ class JobResult:
 
 Check = Callable[[JobResult], None]
 """Looks at a result before it counts, in a thread of the pool. An exception whose class says
-`retryable` refuses the result; any other ends the job."""
+`retryable` refuses the result, and another node tries; any other ends the job. Either is in the
+ledger as a refusal, as one that only a lie explains (and with its `evidence`) where the exception
+has a true `lie`."""
 
 
 @dataclass(frozen=True)

@@ -132,7 +132,10 @@ class RemotePool:
         self.close()
 
     def submit(self, job: Job, check: Check | None = None) -> "Future[JobResult]":
-        """Queue a job; one that is cancelled before a node has it is not done."""
+        """Queue a job; one that is cancelled before a node has it is not done.
+
+        What a node makes of one that is cancelled later still goes to its check.
+        """
         submitted = _Submitted(job, check)
         shard_id = f"{self._mark}.{next(self._numbers)}"
         with self._lock:
@@ -228,6 +231,9 @@ class RemotePool:
         elif row.state == "failed":
             self._jobs.pop(row.shard_id, None)
             _settle(submitted, JobFailed(submitted.job.job_id, row.reason))
+        elif row.state == "submitted" and submitted.check is None:
+            # At once: all checkers may be waiting for such a result.
+            self._check(row, submitted)
         elif row.state == "submitted":
             self._checkers.submit(self._check, row, submitted)
 
@@ -245,7 +251,7 @@ class RemotePool:
             tuple(Upload(file.name, file.sha256, file.size) for file in row.files),
         )
         try:
-            if submitted.check is not None and not submitted.future.cancelled():
+            if submitted.check is not None:
                 submitted.check(result)
         except Exception as error:
             self._refuse(row, submitted, error)
@@ -266,9 +272,10 @@ class RemotePool:
         self._judge(
             row,
             Verdict(
-                group_id=row.group_id, accepted=False, final=final, guilty=guilty, reason=reason
+                group_id=row.group_id, accepted=False, final=final, guilty=guilty, reason=reason,
+                hard=bool(getattr(error, "lie", False)), evidence=getattr(error, "evidence", {}),
             ),
-        )
+        )  # fmt: skip
         if final:
             _settle(submitted, error)
 

@@ -5,7 +5,8 @@ In order: the file (size, hash, schema, in a confined child), what it says again
 (`check`), rewards and advantages of our own (`rewards`), the commit. Invariants: a job has one
 committed file at most, whoever sends what how often; every row that came in is committed or set
 aside with a reason; one row that only a lie explains refuses the whole file and excludes its node;
-nothing of a refused file is used; every upload that was looked at has its verdict in the ledger.
+nothing of a refused file is used; what is committed does not change while `steady` is held. It is
+the check that a pool asks for: the pool books the verdict, and an exception refuses the upload.
 """
 
 import threading
@@ -20,6 +21,7 @@ from data_contracts.text import table_from_rows
 from infra.inference.prompts import ChatTokenizer
 from infra.models import registry
 from infra.pool import JobResult, NodePool
+from infra.pool.errors import PoolClosed, PoolError
 from infra.storage import (
     Manifest,
     RunLayout,
@@ -40,7 +42,7 @@ from tasks.train.rollouts.copies import Seen
 from tasks.train.rollouts.errors import CheckCrashed, RolloutsRefused
 from tasks.train.rollouts.job import KIND, Broadcast, RolloutJob
 from tasks.train.rollouts.rewards import rewarded
-from tasks.train.rollouts.standing import EXCLUDED, Standing
+from tasks.train.rollouts.standing import EXCLUDED, Standing, is_lie
 from tasks.train.rollouts.uploads import BadFile, UploadReader
 from tasks.validate.audit import Auditor, Decision, Finding
 from tasks.validate.commit import ACCEPTED, validator_name
@@ -85,7 +87,7 @@ class _Upload:
 
 
 class Intake:
-    """Takes the uploads of one run, one at a time."""
+    """Takes the uploads of one run; one at a time, and one after the other for a job."""
 
     def __init__(
         self,
@@ -106,7 +108,8 @@ class Intake:
         self._calibration = registry.revision(config.calibrated_by) if config.calibrated_by else ""
         self._auditor = Auditor(store, layout, config.check.audit)
         self._reader = reader
-        self._lock = threading.Lock()
+        self.steady = threading.RLock()
+        """Held while rollouts are chosen: nothing is committed or taken back meanwhile."""
         self._seen = Seen()
         self._known: set[str] = set()
         self._unchecked: dict[str, tuple[RolloutJob, str]] = {}
@@ -117,43 +120,46 @@ class Intake:
 
     def committed(self, job: RolloutJob) -> Manifest | None:
         """The accepted rollouts of a job."""
-        manifest = read_manifest(self._store, self.path(job))
-        if manifest is not None and job.name not in self._known:
-            # An earlier part of the run took it.
-            self._remember(job, manifest, read_table(self._store, manifest.path).to_pylist())
-        return manifest
+        with self.steady:
+            manifest = read_manifest(self._store, self.path(job))
+            if manifest is not None and job.name not in self._known:
+                # An earlier part of the run took it.
+                self._remember(job, manifest, read_table(self._store, manifest.path).to_pylist())
+            return manifest
 
     def take(self, job: RolloutJob, result: JobResult) -> Manifest:
         """Accept an upload, or raise RolloutsRefused; CheckCrashed is our own fault."""
         try:
-            with self._lock:
-                done = self.committed(job)
-                return self._take(job, result) if done is None else done
+            done = self.committed(job)
+            return self._take(job, result) if done is None else done
         finally:
             # What is refused is in quarantine.
-            for file in result.files:
-                self._store.delete(file.path)
+            self.throw_away(result)
 
-    def withdraw(self, node_id: str) -> list[RolloutJob]:
+    def throw_away(self, result: JobResult) -> None:
+        """Delete an upload."""
+        for file in result.files:
+            self._store.delete(file.path)
+
+    def withdraw(self, node_id: str) -> None:
         """Take back what was believed of a node without a check and is not trained on yet."""
-        taken_back = []
-        for name, (job, node) in list(self._unchecked.items()):
-            if node != node_id or self._trusted.trained(job):
-                continue
-            path = self.path(job)
-            rows = read_table(self._store, path).to_pylist()
-            reason = "node_caught"
-            quarantine_rows(
-                self._store, self._layout, KIND, f"{name}-{reason}",
-                [(row, reason, node_id) for row in rows],
-            )  # fmt: skip
-            self.standing.withdrawn(name, node_id)
-            discard(self._store, path)
-            self._seen.forget(path)
-            del self._unchecked[name]
-            self._known.discard(name)
-            taken_back.append(job)
-        return taken_back
+        with self.steady:
+            for name, (job, node) in list(self._unchecked.items()):
+                if node == node_id and not self._trusted.trained(job):
+                    self._take_back(name, self.path(job), node_id)
+
+    def _take_back(self, name: str, path: str, node_id: str) -> None:
+        table, reason = read_table(self._store, path), "node_caught"
+        manifest = read_manifest(self._store, path)
+        quarantine_rows(
+            self._store, self._layout, KIND, f"{name}-{reason}",
+            [(row, reason, node_id) for row in table.to_pylist()],
+        )  # fmt: skip
+        self.standing.withdrawn(name, node_id, manifest.info["files"] if manifest else {})
+        discard(self._store, path)
+        self._seen.forget(path)
+        del self._unchecked[name]
+        self._known.discard(name)
 
     def _take(self, job: RolloutJob, result: JobResult) -> Manifest:
         node_id = result.node_id
@@ -216,15 +222,23 @@ class Intake:
                 audited=audited,
             )
         )
+        verdicts: Rows = []
+        words = ""
         for _ in range(CHECK_ATTEMPTS):
-            verdicts: Rows = self._pool.submit(job).result().output["verdicts"]
+            try:
+                verdicts = self._pool.submit(job).result().output["verdicts"]
+            except PoolClosed:
+                raise
+            except PoolError as error:
+                words = str(error)
+                continue
             crashed = [row for row in verdicts if row["verdict"] == "crashed"]
             if not crashed or crashed[0]["reasons"] == [NO_VERSION]:
-                break
-        else:
-            if len(crashed) == len(verdicts):
-                # Not one row could be judged: that is the check, not the rows.
-                raise CheckCrashed(name, crashed[0]["figures"])
+                return verdicts
+            words = crashed[0]["figures"]
+        if all(row["verdict"] == "crashed" for row in verdicts):
+            # Not one row could be judged: that is the check, not the rows.
+            raise CheckCrashed(name, words)
         return verdicts
 
     def _check_first(self, files: Sequence[str]) -> None:
@@ -236,10 +250,7 @@ class Intake:
                 continue
             verdicts = self._check(name, job.model, path, True)
             if self._auditor.proves_lies(node_id, Finding.of(verdicts)):
-                reasons = _reasons(verdicts)
-                self.standing.refused(name, node_id, reasons, {"file": path})
-                self._pool.distrust(node_id, "; ".join(reasons), {"file": path})
-                self.withdraw(node_id)
+                self._exclude(node_id, _reasons(verdicts), {"file": path})
 
     def _commit_verdicts(self, upload: _Upload, decision: Decision, verdicts: Rows) -> None:
         name = validator_name(self._config.check)
@@ -302,25 +313,25 @@ class Intake:
         check(count)
         self._set_aside(upload, aside)
         job = upload.job
-        files = {file.path: file.sha256 for file in upload.result.files}
-        self.standing.accepted(job.name, upload.node_id, files, upload.result.seconds)
-        manifest = commit_table(
-            self._store,
-            self.path(job),
-            table,
-            schema=contract.SCHEMA,
-            producer=KIND,
-            info={
-                "stage": KIND,
-                "step": job.step,
-                "job": job.number,
-                "node_id": upload.node_id,
-                "audited": decision.audited,
-                "seconds": upload.result.seconds,
-                "counts": count.info(),
-            },
-        )
-        self._remember(job, manifest, rows)
+        with self.steady:
+            manifest = commit_table(
+                self._store,
+                self.path(job),
+                table,
+                schema=contract.SCHEMA,
+                producer=KIND,
+                info={
+                    "stage": KIND,
+                    "step": job.step,
+                    "job": job.number,
+                    "node_id": upload.node_id,
+                    "files": {file.path: file.sha256 for file in upload.result.files},
+                    "audited": decision.audited,
+                    "seconds": upload.result.seconds,
+                    "counts": count.info(),
+                },
+            )
+            self._remember(job, manifest, rows)
         return manifest
 
     def _remember(self, job: RolloutJob, manifest: Manifest, rows: Rows) -> None:
@@ -342,11 +353,15 @@ class Intake:
     def _refused(
         self, job: RolloutJob, node_id: str, reasons: Sequence[str], evidence: dict[str, Any]
     ) -> RolloutsRefused:
-        lie = self.standing.refused(job.name, node_id, reasons, evidence)
+        lie = is_lie(reasons)
         if lie:
-            self._pool.distrust(node_id, "; ".join(reasons), evidence)
-            self.withdraw(node_id)
-        return RolloutsRefused(job.name, node_id, reasons, lie=lie)
+            self._exclude(node_id, reasons, evidence)
+        return RolloutsRefused(job.name, node_id, reasons, lie=lie, evidence=evidence)
+
+    def _exclude(self, node_id: str, reasons: Sequence[str], evidence: dict[str, Any]) -> None:
+        self.standing.excluded.add(node_id)
+        self._pool.distrust(node_id, "; ".join(reasons), evidence)
+        self.withdraw(node_id)
 
     def _set_aside(self, upload: _Upload, reasons: Mapping[str, str]) -> None:
         quarantine_rows(

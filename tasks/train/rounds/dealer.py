@@ -2,14 +2,15 @@
 
 Invariants: a job that was given out ends accepted exactly once, or JobGivenUp; the job of a refused
 upload goes out again; a job that is waited for too long goes to a second node too, and the first
-good answer counts; uploads are read and checked on a thread of their own, so that the next jobs are
-dealt meanwhile.
+good answer counts; uploads are read and checked in threads of the pool, one at a time, so that the
+next jobs are dealt meanwhile; an upload that nobody waits for any more is thrown away unread.
 """
 
 import queue
+import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
+from concurrent.futures import CancelledError, Future
 from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import Self
@@ -18,13 +19,13 @@ from infra.pool import Job, JobResult, NodePool
 from infra.pool.errors import PoolClosed, PoolError
 from tasks.train.rollouts.errors import CheckCrashed, RolloutsRefused
 from tasks.train.rollouts.job import RolloutJob
-from tasks.train.rounds.errors import JobGivenUp
+from tasks.train.rounds.errors import JobGivenUp, NotWanted
 from tasks.train.rounds.plan import is_held_out
 
 ToJob = Callable[[RolloutJob, int], Job]
 """(what is asked, attempt from 0) -> the job for the pool."""
-Ingest = Callable[[RolloutJob, int, JobResult], object]
-"""Check and commit an upload; raises RolloutsRefused. May be called for one job again."""
+Ingest = Callable[[RolloutJob, JobResult], object]
+"""Check and commit an upload; raises RolloutsRefused."""
 
 
 @dataclass
@@ -35,37 +36,51 @@ class _Dealt:
     attempts: int = 0
     failures: int = 0
     running: set[Future[JobResult]] = field(default_factory=set)
-    reading: int = 0
-    """Its uploads that are being checked."""
+    reading: set[int] = field(default_factory=set)
+    """Attempts whose uploads are being checked, or wait for it."""
+    taken: bool = False
+    """An upload was accepted; threads of the pool see this before the dealer does."""
     settled: bool = False
 
 
 @dataclass
 class Tally:
-    """What became of jobs and nodes so far."""
+    """What became of jobs."""
 
     accepted: int = 0
     refused: int = 0
+    """Uploads, also such as could not be checked."""
     lost: int = 0
+    """With their nodes, or given up by the pool."""
     backups: int = 0
+    """Second nodes for jobs that were waited for."""
     node_seconds: float = 0.0
+    """Of nodes for what was accepted."""
 
 
 class Dealer:
     """Deals jobs; `settled` hands out those that are accepted, in order of arrival."""
 
     def __init__(
-        self, pool: NodePool, to_job: ToJob, ingest: Ingest, tries: int, backup_seconds: float
+        self,
+        pool: NodePool,
+        to_job: ToJob,
+        ingest: Ingest,
+        throw_away: Callable[[JobResult], None],
+        tries: int,
+        backup_seconds: float,
     ) -> None:
         self._pool = pool
         self._to_job = to_job
         self._ingest = ingest
+        self._throw_away = throw_away
         self._tries = tries
         self._backup_seconds = backup_seconds
         self._dealt: dict[str, _Dealt] = {}
         self._events: queue.SimpleQueue[Callable[[], RolloutJob | None]] = queue.SimpleQueue()
-        self._reader = ThreadPoolExecutor(1, "ingest")
-        self.tally = Tally()
+        self._one = threading.Lock()
+        self._closed = False
+        self._tally = Tally()
 
     def __enter__(self) -> Self:
         return self
@@ -76,7 +91,15 @@ class Dealer:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._reader.shutdown(cancel_futures=True)
+        self._closed = True
+        # What is being checked needs what is closed after this.
+        with self._one:
+            pass
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is given out."""
+        return not self._dealt
 
     def deal(self, asked: RolloutJob, priority: int) -> None:
         """Give a job out; jobs with a lower priority number go first."""
@@ -105,20 +128,36 @@ class Dealer:
         self._back_up()
         return found
 
+    def tally(self) -> Tally:
+        """What became of jobs since the last call."""
+        found, self._tally = self._tally, Tally()
+        return found
+
     def _give(self, dealt: _Dealt) -> None:
         job = self._to_job(dealt.asked, dealt.attempts)
         dealt.attempts += 1
         dealt.since = time.monotonic()
         attempt = dealt.attempts - 1
-        future = self._pool.submit(replace(job, priority=dealt.priority))
-        dealt.running.add(future)
-        future.add_done_callback(
-            lambda done: self._events.put(lambda: self._answered(dealt, attempt, done))
+        future = self._pool.submit(
+            replace(job, priority=dealt.priority), lambda result: self._read(dealt, attempt, result)
         )
+        dealt.running.add(future)
+        future.add_done_callback(lambda done: self._events.put(lambda: self._answered(dealt, done)))
 
-    def _answered(
-        self, dealt: _Dealt, attempt: int, future: Future[JobResult]
-    ) -> RolloutJob | None:
+    def _read(self, dealt: _Dealt, attempt: int, result: JobResult) -> None:
+        """Take an upload in, in a thread of the pool."""
+        dealt.reading.add(attempt)
+        try:
+            with self._one:
+                if self._closed or dealt.settled or dealt.taken:
+                    self._throw_away(result)
+                    raise NotWanted(result.job_id)
+                self._ingest(dealt.asked, result)
+                dealt.taken = True
+        finally:
+            dealt.reading.discard(attempt)
+
+    def _answered(self, dealt: _Dealt, future: Future[JobResult]) -> RolloutJob | None:
         dealt.running.discard(future)
         if dealt.settled:
             return None
@@ -126,28 +165,19 @@ class Dealer:
             result = future.result()
         except PoolClosed:
             raise
-        except (PoolError, CancelledError) as error:
-            self.tally.lost += 1
-            self._again(dealt, str(error))
+        except NotWanted:
             return None
-        self.tally.node_seconds += result.seconds
-        dealt.reading += 1
-        read = self._reader.submit(self._ingest, dealt.asked, attempt, result)
-        read.add_done_callback(lambda done: self._events.put(lambda: self._ingested(dealt, done)))
-        return None
-
-    def _ingested(self, dealt: _Dealt, future: Future[object]) -> RolloutJob | None:
-        dealt.reading -= 1
-        if dealt.settled:
-            return None
-        try:
-            future.result()
         except (RolloutsRefused, CheckCrashed) as refusal:
-            self.tally.refused += 1
+            self._tally.refused += 1
             self._again(dealt, str(refusal))
             return None
+        except (PoolError, CancelledError) as error:
+            self._tally.lost += 1
+            self._again(dealt, str(error))
+            return None
         _settle(dealt)
-        self.tally.accepted += 1
+        self._tally.accepted += 1
+        self._tally.node_seconds += result.seconds
         self._dealt.pop(dealt.asked.name, None)
         return dealt.asked
 
@@ -163,7 +193,7 @@ class Dealer:
         for dealt in list(self._dealt.values()):
             waiting = len(dealt.running) == 1 and not dealt.reading
             if waiting and now - dealt.since > self._backup_seconds:
-                self.tally.backups += 1
+                self._tally.backups += 1
                 self._give(dealt)
 
 

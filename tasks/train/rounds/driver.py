@@ -11,7 +11,8 @@ import shutil
 import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from contextlib import AbstractContextManager
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from tasks.train.rounds.plan import Planner, is_held_out
 from tasks.train.rounds.selection import Rollouts, figures, record, samples_of
 from tasks.train.rounds.trainer_process import TrainerProcess
 from tasks.train.trainer import selection_path, weights_path, write_selection
+from tasks.train.trainer.metrics import Metrics
 
 POLL_SECONDS = 0.02
 MARGIN = 4
@@ -51,6 +53,8 @@ class Parts:
     start_model: Path
     committed: Callable[[RolloutJob], Rollouts | None]
     """The accepted rollouts of a job, if there are any."""
+    steady: AbstractContextManager[Any]
+    """While it is held, no accepted rollouts are taken back."""
 
 
 @dataclass
@@ -83,7 +87,8 @@ class Driver:
         self._share: float | None = None
         self._clock = time.monotonic()
         self._looked = self._clock
-        self._trainer_idle = 0.0
+        self._idle = 0.0
+        """Seconds since the newest version in which no node had anything to do."""
 
     def run(self) -> None:
         """Drive until the last version is trained, published and measured."""
@@ -118,6 +123,7 @@ class Driver:
             if version > parts.origin.versions()[-1]:
                 parts.origin.publish(version, weights_path(self._run_dir, version))
         self._version = trained[-1] if trained else 0
+        self._metrics = Metrics(self._run_dir.parent, self._version)
         for version in parts.origin.versions():
             self._measure(version)
 
@@ -157,19 +163,29 @@ class Driver:
             if self._chosen(step):
                 continue
             numbers = self._batch(step).selected()
-            if numbers is None or self._overtakes_evaluation(step) or self._taken_back(step):
+            if numbers is None or self._overtakes_evaluation(step):
                 return
-            files = [self._files[step][number] for number in numbers]
-            made = record(step, files, self._kinds)
-            made["seconds"] = self.seconds()
-            self._parts.store.write_json(self._parts.layout.step(step), made, overwrite=True)
-            samples = samples_of(files, self._kinds)
-            known = figures(step, files, self._kinds)
-            write_selection(selection_path(self._run_dir, step), samples, known)
+            # What is looked at here is still accepted when it is chosen.
+            with self._parts.steady:
+                if self._taken_back(step):
+                    return
+                made = self._write(step, [self._files[step][number] for number in numbers])
             self._share = made["useful_groups"] / made["groups"]
             self._parts.dealer.drop(step)
             del self._batches[step], self._files[step]
             self._events.stepped(made)
+
+    def _write(self, step: int, files: Sequence[Rollouts]) -> dict[str, Any]:
+        """What a step is made of: its record, then what the trainer waits for."""
+        made = record(step, files, self._kinds)
+        made["seconds"] = self.seconds()
+        # Since the step before; all that nodes did, also for what was not chosen.
+        made["jobs"] = asdict(self._parts.dealer.tally())
+        self._parts.store.write_json(self._parts.layout.step(step), made, overwrite=True)
+        samples = samples_of(files, self._kinds)
+        known = figures(step, files, self._kinds)
+        write_selection(selection_path(self._run_dir, step), samples, known)
+        return made
 
     def _overtakes_evaluation(self, step: int) -> bool:
         """Whether training a step would let a version go that is still to be measured."""
@@ -203,14 +219,16 @@ class Driver:
         """Publish the next version when the trainer has made it."""
         now = time.monotonic()
         waited, self._looked = now - self._looked, now
+        if self._parts.dealer.idle:
+            self._idle += waited
         following = self._version + 1
-        if self._version == self._rounds.steps:
+        if following > self._rounds.steps or not self._chosen(following):
             return
-        if not self._chosen(following):
-            self._trainer_idle += waited
-        elif self._parts.trainer.done(following):
+        if self._parts.trainer.done(following):
             self._parts.origin.publish(following, weights_path(self._run_dir, following))
             self._version = following
+            self._metrics.add(following, {"time/wait_for_ckpt": self._idle})
+            self._idle = 0.0
             self._measure(following)
             for old in superseded(trained_versions(self._run_dir), following):
                 shutil.rmtree(weights_path(self._run_dir, old))
@@ -238,6 +256,7 @@ class Driver:
             return
         del self._held_out[job.step]
         found = evaluate(job.step, self.seconds(), held_out.answers)
+        self._metrics.add(job.step, found.figures(self._parts.planner.evaluation.samples))
         path = self._parts.layout.evaluation(job.step)
         self._parts.store.write_json(path, found.to_json(), overwrite=True)
         self._events.evaluated(found)

@@ -53,6 +53,13 @@ class JobGivenUp(RoundsError):
         )
 
 
+class NotWanted(RoundsError):
+    """An upload came when its job was done, or its step had its batch."""
+
+    def __init__(self, job_id: str) -> None:
+        super().__init__(f"job {job_id}: nobody waits for it any more; what was made is not read")
+
+
 class NoFileSystem(RoundsError):
     """The run lies in an object store."""
 

@@ -13,7 +13,7 @@ from infra.broadcast import Origin
 from infra.broadcast.service import serving
 from infra.inference.prompts import ChatTokenizer
 from infra.models.registry import materialise
-from infra.pool import Job, JobResult, NodePool
+from infra.pool import Job, NodePool
 from infra.storage import Store
 from infra.storage.errors import AlreadyExists
 from infra.storage.secret import shared_secret
@@ -109,11 +109,15 @@ def opened(
         def to_job(asked: RolloutJob, attempt: int) -> Job:
             return rollout_job(asked, broadcast, attempt)
 
-        def take(asked: RolloutJob, attempt: int, result: JobResult) -> None:
-            intake.take(asked, result)
-
         dealer = stack.enter_context(
-            Dealer(pool, to_job, take, run.rounds.tries, run.rounds.backup_seconds)
+            Dealer(
+                pool,
+                to_job,
+                intake.take,
+                intake.throw_away,
+                run.rounds.tries,
+                run.rounds.backup_seconds,
+            )
         )
         trainer = stack.enter_context(TrainerProcess(run_dir, run.rounds.steps, run.machine))
 
@@ -125,7 +129,9 @@ def opened(
             errored = file.info["counts"]["quarantined"]
             return Rollouts(job.number, file.path, file.sha256, rows, errored)
 
-        parts = Parts(store, layout, planner, dealer, trainer, origin, start, committed)
+        parts = Parts(
+            store, layout, planner, dealer, trainer, origin, start, committed, intake.steady
+        )
         yield Driver(parts, run.rounds, events)
 
 

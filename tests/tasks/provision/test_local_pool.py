@@ -7,11 +7,14 @@ import sys
 import threading
 import time
 from pathlib import Path
+from typing import ClassVar
 
 import psutil
 import pytest
 
 from infra.pool import Job, JobFailed, JobResult, PoolClosed
+from infra.pool.ledger import entries
+from infra.pool.remote import CHECKERS
 from infra.storage import Store
 from tasks.provision.config import ProvisionConfig
 from tasks.provision.local import local_pool
@@ -109,6 +112,48 @@ def test_a_refused_result_is_made_again_and_a_fault_of_ours_ends_the_job(pool):
         pool.submit(job("ours"), broken).result(WAIT)
 
 
+def test_a_refusal_is_booked_once_as_what_it_is(pool, store):
+    class Lie(Exception):
+        lie = True
+        evidence: ClassVar = {"sha256": "0" * 64}
+
+    def catch(result: JobResult) -> None:
+        raise Lie("forged")
+
+    with pytest.raises(Lie):
+        pool.submit(job("lie", write="forged"), catch).result(WAIT)
+    deadline, found = time.monotonic() + WAIT, []
+    while not found and time.monotonic() < deadline:
+        # The service books in its own time.
+        time.sleep(0.1)
+        records = [entry.record for entry in entries(store)]
+        found = [r.shard_id for r in records if r.kind == "hard_invalidation"]
+    work, verdict, invalidation = [r for r in records if getattr(r, "shard_id", "") == found[0]]
+    assert work.kind == "work" and work.nodes == verdict.nodes == invalidation.nodes
+    assert (verdict.kind, verdict.accepted) == ("verdict", False)
+    assert (invalidation.kind, invalidation.evidence) == ("hard_invalidation", Lie.evidence)
+
+
+def test_checks_may_wait_for_other_jobs_of_the_pool(pool):
+    def ask(result: JobResult) -> None:
+        assert pool.submit(job(f"about {result.job_id}", -1)).result(WAIT)
+
+    count = CHECKERS + 4
+    futures = [pool.submit(job(f"ask{n}"), ask) for n in range(count)]
+    assert len([future.result(WAIT) for future in futures]) == count
+
+
+def test_what_is_made_of_a_cancelled_job_goes_to_its_check(pool):
+    seen: list[str] = []
+    future = pool.submit(job("begun", sleep=2), lambda result: seen.append(result.job_id))
+    time.sleep(1)
+    assert future.cancel()
+    deadline = time.monotonic() + WAIT
+    while pool.waiting() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert seen == ["begun"] and pool.waiting() == 0
+
+
 def test_a_cancelled_job_that_nobody_has_is_not_done(pool, tmp_path):
     log = tmp_path / "log"
     holds = [pool.submit(job(f"hold{n}", sleep=2)) for n in range(2)]
@@ -118,6 +163,7 @@ def test_a_cancelled_job_that_nobody_has_is_not_done(pool, tmp_path):
     for future in [*holds, pool.submit(job("after"))]:
         future.result(WAIT)
     assert not log.exists()
+    assert pool.waiting() == 0
 
 
 def test_kill_9_of_an_agent_and_of_the_service_loses_nothing_and_does_nothing_twice(pool):

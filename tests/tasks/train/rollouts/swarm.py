@@ -17,6 +17,8 @@ from data_contracts.text import table_from_rows
 from infra.inference.prompts import ChatTokenizer
 from infra.models import registry
 from infra.pool import Job, JobResult, Upload
+from infra.pool.errors import JobFailed
+from infra.pool.ledger import Ledger, Slash
 from infra.storage import RunLayout, Store
 from infra.storage.parquet import parquet_bytes
 from tasks.generate.config import SamplingConfig
@@ -138,11 +140,17 @@ class Pool:
         self.ours = Node(255)
         self.checks: list[Job] = []
         self.distrusted: list[str] = []
+        self.failing = 0
+        """Checks that fail before one does not."""
 
     def submit(self, job: Job) -> Future:
         future: Future[JobResult] = Future()
         if job.kind == "check_rollouts":
             self.checks.append(job)
+            if self.failing:
+                self.failing -= 1
+                future.set_exception(JobFailed(job.job_id, "its nodes died"))
+                return future
             future.set_result(self.ours.do(job, self._store))
         else:
             future.set_result(self.strangers[0].do(job, self._store))
@@ -151,6 +159,8 @@ class Pool:
 
     def distrust(self, node_id: str, reason: str, evidence: dict) -> None:
         self.distrusted.append(node_id)
+        # As the pool's service books it.
+        Ledger(self._store).append(Slash(node_id=node_id, reason=reason, evidence=evidence))
 
 
 def upload_rows(data: bytes) -> list[dict]:

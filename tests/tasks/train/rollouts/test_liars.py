@@ -23,7 +23,6 @@ from tasks.generate.ingest import completion_text
 from tasks.train.rollouts.errors import RolloutsRefused
 from tasks.train.rollouts.job import Payload
 from tasks.train.rollouts.policy import Policies
-from tasks.train.rollouts.standing import counted
 from tasks.train.rollouts.work import sample_groups
 from toploc.signing import SigningKey
 
@@ -267,13 +266,12 @@ def refused(start, lie):
     job = make_job()
     with pytest.raises(RolloutsRefused) as caught:
         run.take(job)
-    records = [entry.record for entry in entries(run.store)]
-    assert [record.kind for record in records][:2] == ["verdict", "hard_invalidation"]
-    assert records[0].nodes == (liar.key.node_id,) and not records[0].accepted
-    assert records[0].reason == "; ".join(caught.value.reasons)[:500]
-    assert records[2].kind == "slash" and records[2].node_id == liar.key.node_id
+    assert caught.value.lie and caught.value.evidence
+    (slash,) = [entry.record for entry in entries(run.store)]
+    assert (slash.kind, slash.node_id) == ("slash", liar.key.node_id)
+    assert slash.reason == "; ".join(caught.value.reasons)
+    assert slash.evidence == caught.value.evidence
     assert run.pool.distrusted == [liar.key.node_id]
-    assert counted(run.store, "r")[liar.key.node_id].files == 0
     assert run.intake.committed(job) is None
     assert run.store.list(f"{LAYOUT.root}/received") == []
     return run, caught.value

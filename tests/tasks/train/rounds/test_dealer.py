@@ -8,7 +8,7 @@ import pytest
 
 from infra.pool import Job, JobResult, PoolError
 from tasks.generate.config import SamplingConfig
-from tasks.train.rollouts.errors import RolloutsRefused
+from tasks.train.rollouts.errors import CheckCrashed, RolloutsRefused
 from tasks.train.rollouts.job import Group, RolloutJob
 from tasks.train.rounds.dealer import Dealer
 from tasks.train.rounds.errors import JobGivenUp
@@ -22,14 +22,16 @@ class Threads:
         self.begun: list[str] = []
 
     def submit(self, job, check=None):
-        return self._executor.submit(self._do, job)
+        return self._executor.submit(self._do, job, check)
 
-    def _do(self, job):
+    def _do(self, job, check):
         self.begun.append(job.job_id)
         time.sleep(job.payload.get("sleep", 0))
         if "lost" in job.payload:
             raise PoolError(f"{job.job_id}: its nodes died")
-        return JobResult(job.job_id, "n" * 64, {}, 0.1)
+        result = JobResult(job.job_id, "n" * 64, {}, 0.1)
+        check(result)
+        return result
 
     def close(self):
         self._executor.shutdown(cancel_futures=True)
@@ -49,17 +51,30 @@ class Taken:
     def __init__(self, refuse: int = 0):
         self.refuse = refuse
         self.seen: list[tuple[int, int]] = []
+        self.thrown: list[str] = []
         self.threads: set[int] = set()
+        self.at_work = 0
 
-    def __call__(self, job, attempt, result):
-        self.seen.append((job.number, attempt))
+    def throw_away(self, result):
+        self.thrown.append(result.job_id)
+
+    def __call__(self, job, result):
+        self.at_work += 1
+        assert self.at_work == 1, "two uploads are read at the same time"
+        self.seen.append((job.number, int(result.job_id.rpartition("-")[2])))
         self.threads.add(threading.get_ident())
+        time.sleep(0.01)
+        self.at_work -= 1
         if sum(number == job.number for number, _ in self.seen) <= self.refuse:
             raise RolloutsRefused(job.name, result.node_id, ["forged: a lie"], lie=True)
 
 
 def to_job(payload):
     return lambda job, attempt: Job(f"{job.name}-{attempt}", "x", payload(job, attempt))
+
+
+def dealing(pool, to_job, taken, tries=3, backup_seconds=60.0):
+    return Dealer(pool, to_job, taken, taken.throw_away, tries, backup_seconds)
 
 
 def collect(dealer, count, seconds=60.0):
@@ -77,23 +92,23 @@ def pool():
     made.close()
 
 
-def test_every_job_is_accepted_once_and_read_on_one_other_thread(pool):
+def test_every_job_is_accepted_once_and_read_by_others_one_at_a_time(pool):
     taken = Taken()
-    with Dealer(pool, to_job(lambda job, attempt: {}), taken, 3, 60.0) as dealer:
+    with dealing(pool, to_job(lambda job, attempt: {}), taken) as dealer:
         for number in range(8):
             dealer.deal(asked(number), 1)
         assert sorted(collect(dealer, 8)) == list(range(8))
         assert dealer.settled(0.05) == []
-    assert threading.get_ident() not in taken.threads and len(taken.threads) == 1
+    assert threading.get_ident() not in taken.threads
 
 
 def test_a_refused_job_goes_out_again_until_it_is_given_up(pool):
     taken = Taken(refuse=2)
-    with Dealer(pool, to_job(lambda job, attempt: {}), taken, 3, 60.0) as dealer:
+    with dealing(pool, to_job(lambda job, attempt: {}), taken) as dealer:
         dealer.deal(asked(0), 1)
         assert collect(dealer, 1) == [0]
     assert taken.seen == [(0, 0), (0, 1), (0, 2)]
-    with Dealer(pool, to_job(lambda job, attempt: {}), Taken(refuse=9), 3, 60.0) as dealer:
+    with dealing(pool, to_job(lambda job, attempt: {}), Taken(refuse=9)) as dealer:
         dealer.deal(asked(0), 1)
         with pytest.raises(JobGivenUp, match=r"failed 3 times.*forged"):
             collect(dealer, 1)
@@ -101,29 +116,36 @@ def test_a_refused_job_goes_out_again_until_it_is_given_up(pool):
 
 def test_a_job_whose_nodes_die_goes_out_again(pool):
     dying = to_job(lambda job, attempt: {"lost": True} if attempt < 2 else {})
-    with Dealer(pool, dying, Taken(), 3, 60.0) as dealer:
+    with dealing(pool, dying, Taken()) as dealer:
         dealer.deal(asked(0), 1)
         assert collect(dealer, 1) == [0]
-        assert dealer.tally.lost == 2
+        assert dealer.tally().lost == 2
+        assert dealer.tally().lost == 0
 
 
 def test_a_straggler_gets_a_second_node_and_the_first_good_answer_counts(pool):
     taken = Taken()
-    slow_first = to_job(lambda job, attempt: {"sleep": 5 if attempt == 0 else 0})
-    with Dealer(pool, slow_first, taken, 3, backup_seconds=0.2) as dealer:
+    slow_first = to_job(lambda job, attempt: {"sleep": 2 if attempt == 0 else 0})
+    with dealing(pool, slow_first, taken, backup_seconds=0.2) as dealer:
         dealer.deal(asked(0), 1)
         assert collect(dealer, 1) == [0]
-        assert dealer.tally.backups == 1
+        assert dealer.tally().backups == 1
         assert taken.seen == [(0, 1)]
+    pool.close()
+    # The first one's answer came when nobody waited for it any more.
+    assert taken.seen == [(0, 1)]
+    assert taken.thrown == [f"{asked(0).name}-0"]
 
 
 def test_a_second_try_that_no_node_has_begun_is_not_done_after_the_first_answer():
     pool = Threads(1)
-    with Dealer(pool, to_job(lambda job, attempt: {"sleep": 0.5}), Taken(), 3, 0.1) as dealer:
+    with dealing(
+        pool, to_job(lambda job, attempt: {"sleep": 0.5}), Taken(), backup_seconds=0.1
+    ) as dealer:
         for number in range(3):
             dealer.deal(asked(number), 1)
         assert sorted(collect(dealer, 3)) == [0, 1, 2]
-        assert dealer.tally.backups == 3
+        assert dealer.tally().backups == 3
     pool.close()
     # The last one may have begun before the first answer was read.
     assert pool.begun[:3] == [f"{asked(number).name}-0" for number in range(3)]
@@ -131,7 +153,8 @@ def test_a_second_try_that_no_node_has_begun_is_not_done_after_the_first_answer(
 
 
 def test_rollouts_of_a_step_that_has_its_batch_are_forgotten(pool):
-    with Dealer(pool, to_job(lambda job, attempt: {"sleep": 0.1}), Taken(), 3, 60.0) as dealer:
+    taken = Taken()
+    with dealing(pool, to_job(lambda job, attempt: {"sleep": 0.1}), taken) as dealer:
         for number in range(5):
             dealer.deal(asked(number), 1)
         dealer.deal(asked(7, step=2), 2)
@@ -139,3 +162,32 @@ def test_rollouts_of_a_step_that_has_its_batch_are_forgotten(pool):
         dealer.drop(1)
         assert sorted(collect(dealer, 2)) == [7, 8]
         assert dealer.settled(0.5) == []
+    pool.close()
+    # Some had begun; what they made is deleted unread.
+    assert sorted(number for number, _ in taken.seen) == [7, 8]
+    read = {f"{asked(7, step=2).name}-0", f"{asked(8, run_id='r-held-out').name}-0"}
+    assert set(taken.thrown) == set(pool.begun) - read
+
+
+def test_what_comes_when_the_dealer_is_closed_is_deleted_unread():
+    pool, taken = Threads(1), Taken()
+    with dealing(pool, to_job(lambda job, attempt: {"sleep": 0.3}), taken) as dealer:
+        dealer.deal(asked(0), 1)
+    pool.close()
+    assert (taken.seen, taken.thrown) == ([], pool.begun)
+
+
+def test_an_upload_that_cannot_be_checked_is_asked_for_again(pool):
+    class Crashing(Taken):
+        def __call__(self, job, result):
+            super().__call__(job, result)
+            if len(self.seen) == 1:
+                raise CheckCrashed(job.name, "out of memory")
+
+    taken = Crashing()
+    with dealing(pool, to_job(lambda job, attempt: {}), taken) as dealer:
+        dealer.deal(asked(0), 1)
+        assert collect(dealer, 1) == [0]
+        tally = dealer.tally()
+    assert (tally.refused, tally.accepted) == (1, 1)
+    assert round(tally.node_seconds, 6) == 0.1

@@ -10,7 +10,8 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from in_process import Ahead, Nodes
 
-from infra.storage import RunLayout, Store
+from infra.pool.ledger import entries
+from infra.storage import RunLayout, Store, list_committed
 from tasks.generate.config import SamplingConfig
 from tasks.train.rounds.config import OriginConfig, RoundsConfig
 from tasks.train.rounds.driver import Events, superseded
@@ -34,6 +35,14 @@ def test_rounds_train_publish_and_measure(words, small, drive, tmp_path):
     assert [step["staleness"] for step in steps] == [{"0": step["samples"]} for step in steps]
     trained = [s.sample_id for n in (1, 2) for s in read_selection(selection_path(run_dir, n))]
     assert len(set(trained)) == len(trained) > 0
+    # The pool booked each upload once, and nobody else did.
+    records = [entry.record for entry in entries(store)]
+    uploads = [set(r.files.values()) for r in records if r.kind == "work" and r.files]
+    committed = list_committed(store, f"{layout.root}/rollouts")
+    # (It writes in its own time, so the last ones may not be there yet.)
+    assert {uploads.count({*file.info["files"].values()}) for file in committed} | {0} == {0, 1}
+    assert "tiny" not in {r.task_id for r in records}
+    assert all(step["jobs"]["accepted"] > 0 < step["jobs"]["node_seconds"] for step in steps)
     page = store.read_bytes(write_report(store, layout)).decode()
     assert "Learning curve" in page and "<script" not in page
 
@@ -54,14 +63,14 @@ def test_stale_rounds_lose_no_version_to_a_trainer_that_is_ahead(
             steps=steps, staleness=staleness, group_size=4, groups_per_job=6, groups_per_step=2
         ),
         sampling=SamplingConfig(temperature=1.0, max_tokens=16),
-        evaluation=EvaluationConfig(every=1, tasks=1),
+        evaluation=EvaluationConfig(every=2, tasks=1),
         origin=OriginConfig(port=port, url=f"http://localhost:{port}"),
     )
     store, layout = Store(str(tmp_path / "data")), RlLayout(RunLayout("tiny"))
     with Nodes(store) as pool, opened(rounds, store, layout, pool, Events()) as driver:
         driver.run()
     run_dir = store.local_path(f"{layout.trainer}/x").parent
-    assert [found.version for found in read_evaluations(store, layout)] == [*range(steps + 1)]
+    assert [found.version for found in read_evaluations(store, layout)] == [0, 2, 4, 5]
     lags = [int(lag) for step in read_steps(store, layout) for lag in step["staleness"]]
     assert 0 < max(lags) <= staleness
     trained = [
