@@ -27,6 +27,7 @@ bench: install
 	$(BIN)/python -m tests.bench.toploc_speed
 	$(BIN)/python -m tests.bench.toploc_cost
 	$(BIN)/python -m tests.bench.toploc_detection
+	$(BIN)/python -m tests.bench.toploc_fuzz
 	$(BIN)/python -m tests.bench.verify_math
 	$(BIN)/python -m tests.bench.verify_code
 	$(BIN)/python -m tests.bench.verify_scale
@@ -34,6 +35,9 @@ bench: install
 	$(BIN)/python -m tests.bench.pool_load
 	$(BIN)/python -m tests.bench.rl_learning
 	$(BIN)/python -m tests.bench.rl_async
+	$(BIN)/python -m tests.bench.rl_staleness
+	$(BIN)/python -m tests.bench.rl_trust
+	$(BIN)/python -m tests.bench.rl_hostile
 	$(BIN)/python -m tests.bench.packing
 	$(BIN)/python -m tests.bench.rl_vs_trl
 

@@ -2,14 +2,16 @@
 
 Measured: the same rounds (nodes, checks, trainer, broadcast; without Prefect) on this machine's
 cores, in turn. Synchronous: staleness 0 with one and with two engine processes, each with a trainer
-of one and of two threads; the best of them is the peer. Asynchronous: staleness 2, two engine
-processes and a trainer of one thread. A side's time is that of one step between two selections
-late enough that start-up is over, the median over rounds.
+of two threads, as nobody else works while it trains; the better of them is the peer. Asynchronous:
+staleness 2, two engine processes and a trainer of one thread. A side's time is that of one step
+between two selections late enough that start-up is over, the median over rounds.
 
 Simulated: the same on separate devices (`rl_async_simulation`), as many inference devices as keep
-pace with the trainer, fed with the times of jobs and steps of the measured synchronous rounds.
+pace with the trainer, fed with the times of jobs, checks and steps of the measured synchronous
+rounds of one engine process, and with the time from a trained version's files to a node that has
+swapped its weights for them (origin, HTTP, verification, load).
 
-    python -m tests.bench.rl_async [--rounds 3] [--steps 14]
+    python -m tests.bench.rl_async [--rounds 3] [--steps 10]
 
 Prints JSON lines: `async_vs_sync` (ratio: synchronous / asynchronous time of a step), then
 `async_vs_sync/separate_devices/staleness_<k>`.
@@ -19,18 +21,29 @@ import argparse
 import json
 import statistics
 import tempfile
+import time
+from collections import defaultdict
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
+import torch
 
-from infra.storage import RunLayout, Store, list_committed
+from infra.broadcast import Origin
+from infra.broadcast.service import serving
+from infra.models.registry import materialise
+from infra.pool import Job, JobResult, RemotePool
+from infra.pool.protocol import Check
+from infra.storage import RunLayout, Store, list_committed, read_table
 from tasks.generate.config import SamplingConfig
 from tasks.provision.config import ProvisionConfig
 from tasks.provision.local import local_pool
 from tasks.train.objective import LengthConfig, ObjectiveConfig
 from tasks.train.rollouts.config import TrustConfig
+from tasks.train.rollouts.job import Broadcast
+from tasks.train.rollouts.policy import Policy
 from tasks.train.rounds.config import RoundsConfig
 from tasks.train.rounds.driver import Events
 from tasks.train.rounds.evaluation import EvaluationConfig
@@ -38,14 +51,17 @@ from tasks.train.rounds.layout import RlLayout
 from tasks.train.rounds.session import Rounds, opened
 from tasks.train.rounds.tasks import TaskChoice, read_split
 from tasks.train.rounds.trainer_process import TrainerResources
-from tasks.train.trainer import TrainerConfig
+from tasks.train.trainer import TrainerConfig, weights_path
 from tests.bench.rl_async_simulation import Measured, balanced_devices, simulate
 from tests.bench.rl_tasks import write_split
+from toploc.signing import SigningKey
 
 BENCH = "rl_async"
-FIRST = 4
+FIRST = 3
 """Step from which on time is measured."""
 JOBS = 4
+PUBLICATIONS = 5
+MODEL = "tracemill/nano-rl"
 SIMULATED_STEPS = 200
 STALENESS = (1, 2, 4)
 
@@ -58,11 +74,7 @@ class Side:
     threads: int
 
 
-SYNCHRONOUS = [
-    Side(f"synchronous, {nodes} nodes, {threads} threads", 0, nodes, threads)
-    for nodes in (1, 2)
-    for threads in (1, 2)
-]
+SYNCHRONOUS = [Side(f"synchronous, {nodes} nodes", 0, nodes, 2) for nodes in (1, 2)]
 ASYNCHRONOUS = Side("asynchronous", 2, 2, 1)
 
 
@@ -70,14 +82,37 @@ ASYNCHRONOUS = Side("asynchronous", 2, 2, 1)
 class Times:
     step: list[float] = field(default_factory=list)
     job: list[float] = field(default_factory=list)
+    check: list[float] = field(default_factory=list)
+    publish: list[float] = field(default_factory=list)
     train: list[float] = field(default_factory=list)
     lengths: list[int] = field(default_factory=list)
+
+
+class Watched:
+    """A pool, and the seconds that its nodes took for each kind of job."""
+
+    def __init__(self, pool: RemotePool) -> None:
+        self._pool = pool
+        self.seconds: dict[str, list[float]] = defaultdict(list)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._pool, name)
+
+    def submit(self, job: Job, check: Check | None = None) -> "Future[JobResult]":
+        """Queue a job."""
+        future = self._pool.submit(job, check)
+        future.add_done_callback(lambda done: self._ended(job.kind, done))
+        return future
+
+    def _ended(self, kind: str, done: "Future[JobResult]") -> None:
+        if not done.cancelled() and done.exception() is None:
+            self.seconds[kind].append(done.result().seconds)
 
 
 def rounds(dataset: Path, side: Side, steps: int) -> Rounds:
     return Rounds(
         seed=11,
-        model="tracemill/nano-rl",
+        model=MODEL,
         split=read_split(TaskChoice(dataset=str(dataset), held_out=8)),
         # Hot enough that a part of the answers goes on to the limit.
         sampling=SamplingConfig(temperature=1.15, max_tokens=256),
@@ -97,22 +132,47 @@ def rounds(dataset: Path, side: Side, steps: int) -> Rounds:
 
 def measure(dataset: Path, side: Side, steps: int, times: Times) -> None:
     chosen: list[float] = []
-    events = Events(stepped=lambda made: chosen.append(made["seconds"]))
-    root = tempfile.mkdtemp(prefix="rl-async-")
-    store, layout = Store(root), RlLayout(RunLayout("bench"))
-    with (
-        local_pool(ProvisionConfig(nodes=side.nodes), store, f"{layout.root}/pool") as pool,
-        opened(rounds(dataset, side, steps), store, layout, pool, events) as driver,
-    ):
-        driver.run()
+    store, layout = Store(tempfile.mkdtemp(prefix="rl-async-")), RlLayout(RunLayout("bench"))
+    with local_pool(ProvisionConfig(nodes=side.nodes), store, f"{layout.root}/pool") as pool:
+        watched = Watched(pool)
+
+        def stepped(made: dict[str, Any]) -> None:
+            chosen.append(made["seconds"])
+            if len(chosen) == FIRST:
+                watched.seconds.clear()  # start-up
+
+        events = Events(stepped=stepped)
+        with opened(rounds(dataset, side, steps), store, layout, watched, events) as driver:
+            driver.run()
     times.step.append((chosen[-1] - chosen[FIRST - 1]) / (steps - FIRST))
-    files = list_committed(store, f"{layout.root}/rollouts")
-    times.job += [file.info["seconds"] for file in files if file.info["step"] >= FIRST]
-    metrics = store.local_path(f"{layout.trainer}/metrics.parquet")
-    times.train += pq.read_table(metrics)["time/step"].to_pylist()[FIRST:]
-    for file in files:
-        table = pq.read_table(store.local_path(file.file), columns=["output_tokens"])
-        times.lengths += [len(ids) for ids in table["output_tokens"].to_pylist()]
+    times.job += watched.seconds["rollouts"]
+    times.check += watched.seconds["check_rollouts"]
+    run_dir = store.local_path(f"{layout.trainer}/metrics.parquet").parent
+    times.train += pq.read_table(run_dir / "metrics.parquet")["time/step"].to_pylist()[FIRST:]
+    times.publish += publish_seconds(weights_path(run_dir, steps))
+    for file in list_committed(store, f"{layout.root}/rollouts"):
+        ids = read_table(store, file.path, columns=["output_tokens"])["output_tokens"]
+        times.lengths += [len(each) for each in ids.to_pylist()]
+
+
+def publish_seconds(weights: Path) -> list[float]:
+    """From the files of a version to a node's engine that has its weights, some times."""
+    found = []
+    key = SigningKey.generate()
+    with tempfile.TemporaryDirectory() as name, torch.inference_mode():
+        origin = Origin(Path(name, "origin"), "bench", key, keep=PUBLICATIONS + 1)
+        origin.publish(0, materialise(MODEL))
+        with serving({"bench": origin.root}) as url:
+            broadcast = Broadcast(url=url, stream="bench", publisher=key.node_id)
+            policy = Policy(MODEL, broadcast, Path(name, "node"))
+            policy.use(0)
+            for version in range(1, PUBLICATIONS + 1):
+                began = time.monotonic()
+                origin.publish(version, weights)
+                policy.use(version)
+                found.append(time.monotonic() - began)
+            policy.close()
+    return found
 
 
 def print_line(metric: str, ours: float, peer: float, peer_name: str, **more: Any) -> None:
@@ -125,7 +185,7 @@ def print_line(metric: str, ours: float, peer: float, peer_name: str, **more: An
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--steps", type=int, default=14)
+    parser.add_argument("--steps", type=int, default=10)
     given = parser.parse_args()
     dataset = write_split(Path(tempfile.mkdtemp()) / "tasks", ["spell_backward"], 600)
     sides = [*SYNCHRONOUS, ASYNCHRONOUS]
@@ -141,9 +201,10 @@ def main() -> None:
         tokens_median=lengths[len(lengths) // 2], tokens_p99=lengths[len(lengths) * 99 // 100],
         all_sides={name: round(value, 3) for name, value in median.items()},
     )  # fmt: skip
-    # One node and one thread: times as they are on a device of its own.
+    # One node: nobody else worked while its jobs, checks and steps were timed.
     alone = times[SYNCHRONOUS[0].name]
-    measured = Measured(job=alone.job, train=alone.train, publish=0.2)
+    publish = statistics.median(alone.publish)
+    measured = Measured(job=alone.job, check=alone.check, train=alone.train, publish=publish)
     devices = balanced_devices(measured, JOBS)
     base = simulate(measured, SIMULATED_STEPS, JOBS, devices, 0, seed=1)
     for staleness in STALENESS:
@@ -154,8 +215,15 @@ def main() -> None:
             base.seconds / SIMULATED_STEPS,
             "synchronous on the same devices",
             inference_devices=devices,
+            seconds={
+                "job": round(statistics.median(alone.job), 3),
+                "check": round(statistics.median(alone.check), 3),
+                "train": round(statistics.median(alone.train), 3),
+                "publish": round(publish, 3),
+            },
             trainer_idle=round(found.trainer_idle, 3),
             inference_idle=round(found.inference_idle, 3),
+            checker_idle=round(found.checker_idle, 3),
         )
 
 
