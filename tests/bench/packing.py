@@ -8,7 +8,7 @@ sample of the batch (the figure); `whole_step`, to the longest of the step, as T
 by length, the best that padding can do. A token counts once per sample on all sides. Seconds are
 CPU seconds of this process, so that a busy machine does not count.
 
-    python -m tests.bench.packing [--models s m l] [--rounds 3] [--samples 256] [--threads 1]
+    python -m tests.bench.packing [--models s m] [--rounds 3] [--samples 256] [--threads 1]
 
 Prints JSON lines: `train_tokens_per_s/<model>/<peer>` for samples with prompts of their own,
 `train_tokens_per_s/<model>/<peer>/groups` for groups of 8 that share a prompt, and `padding_share`
@@ -166,7 +166,7 @@ def show(metric: str, ours: float, peer: float, unit: str, smaller_is_better: bo
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--models", nargs="+", default=["s", "m", "l"])
+    parser.add_argument("--models", nargs="+", default=["s", "m"])
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--samples", type=int, default=256)
     parser.add_argument("--threads", type=int, default=1)
