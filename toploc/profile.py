@@ -6,7 +6,7 @@ would not have written.
 """
 
 import json
-import math
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -221,7 +221,7 @@ def _typed(fields: Mapping[str, Any], name: str, kind: Callable[..., Any]) -> An
 
 def _number(fields: Mapping[str, Any], name: str) -> float:
     value = fields[name]
-    if type(value) not in (int, float) or not 0.0 <= value < math.inf:
+    if type(value) not in (int, float) or not 0 <= value <= sys.float_info.max:
         raise MalformedProfile(f"{name} is {value!r}; needed is a number of at least 0")
     return float(value)
 

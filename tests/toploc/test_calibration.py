@@ -235,6 +235,7 @@ def damaged(profile, change) -> str:
         lambda c: c.update(rate="1e-3"),
         lambda c: c.update(rate=math.nan),
         lambda c: c.update(rate=math.inf),
+        lambda c: c.update(rate=10**400),
         lambda c: c.update(extrapolated=1),
         lambda c: c.update(environments=[]),
         lambda c: c.update(environments=["a|b"]),
