@@ -21,6 +21,9 @@ MASS_UNIT = 2.0**40
 GREEDY_BELOW = 1e-5
 """Temperatures below this mean greedy, as in vLLM."""
 
+HOTTEST = 1e6
+"""Largest temperature: nothing is left of the logits there, and far above 1/T is 0 in float32."""
+
 EDGE_LOGIT = 1e-3
 EDGE_MASS = 1e-4
 """A verifier's cut may fall one token beside the prover's although both are honest. A claimed token
@@ -47,7 +50,7 @@ class SamplingRule:
 
     def __post_init__(self) -> None:
         for name, fine, allowed in (
-            ("temperature", 0.0 <= self.temperature < math.inf, "0 or a positive number"),
+            ("temperature", 0.0 <= self.temperature <= HOTTEST, f"0 to {HOTTEST:g}"),
             ("top_p", 0.0 < self.top_p <= 1.0, "more than 0 and at most 1 (1 = off)"),
             ("top_k", self.top_k >= 0, "0 (off) or a positive number"),
             ("min_p", 0.0 <= self.min_p <= 1.0, "0 (off) to 1"),

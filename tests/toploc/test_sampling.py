@@ -257,7 +257,7 @@ def test_judgement_fails_closed(values):
 @pytest.mark.parametrize(
     "wrong",
     [{"temperature": -1.0}, {"temperature": math.nan}, {"top_p": 0.0}, {"top_p": 1.5},
-     {"top_k": -1}, {"min_p": 2.0}, {"temperature": math.inf}],
+     {"top_k": -1}, {"min_p": 2.0}, {"temperature": math.inf}, {"temperature": 1e7}],
 )  # fmt: skip
 def test_rules_out_of_range_are_refused(wrong):
     with pytest.raises(InvalidSettings, match=next(iter(wrong))):
