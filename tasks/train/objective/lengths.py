@@ -1,4 +1,4 @@
-"""Length targets, over-long samples, and where an output ends.
+"""Length targets and over-long samples.
 
 Lengths are output tokens, thought and answer together, through the first end token.
 Sources: targets and the exact form: INTELLECT-2 (arXiv 2505.07291), after L1 (arXiv
@@ -6,17 +6,8 @@ Sources: targets and the exact form: INTELLECT-2 (arXiv 2505.07291), after L1 (a
 masking: DAPO (arXiv 2503.14476, section 3.4).
 """
 
-from collections.abc import Collection, Sequence
-
-import numpy as np
-
 from tasks.train.objective.config import LengthConfig
 from tasks.train.objective.errors import BadLength
-
-
-def draw_target(targets: Sequence[int], seed: int) -> int:
-    """The target of a prompt, the same for its whole group; uniform, by a Philox stream."""
-    return targets[int(np.random.Generator(np.random.Philox(seed)).integers(len(targets)))]
 
 
 def instruction(target: int, config: LengthConfig) -> str:
@@ -59,19 +50,3 @@ def overlong_penalty(tokens: int, max_tokens: int, cache: int) -> float:
     if not 0 < cache <= max_tokens:
         raise BadLength("cache", cache, f"1 to max_tokens = {max_tokens}")
     return -min(1.0, max(0.0, (tokens - (max_tokens - cache)) / cache))
-
-
-def is_truncated(finish_reasons: Sequence[str], tokens: int, max_tokens: int) -> bool:
-    """Whether a rollout was cut: a turn of it ended for its length, or it is beyond the limit."""
-    return "length" in finish_reasons or tokens > max_tokens
-
-
-def output_length(output_ids: Sequence[int], end_ids: Collection[int]) -> int:
-    """Tokens through the first end token, which is trained too; all of them where none is.
-
-    By position, never by comparing with a padding id, which may be an end id.
-    """
-    for position, token in enumerate(output_ids):
-        if token in end_ids:
-            return position + 1
-    return len(output_ids)

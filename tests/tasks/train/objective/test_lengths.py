@@ -1,6 +1,4 @@
-"""Length targets, over-long samples and the end of an output."""
-
-from collections import Counter
+"""Length targets and over-long samples."""
 
 import pytest
 from pydantic import ValidationError
@@ -8,10 +6,7 @@ from pydantic import ValidationError
 from tasks.train.objective.config import LengthConfig
 from tasks.train.objective.errors import BadLength
 from tasks.train.objective.lengths import (
-    draw_target,
     instruction,
-    is_truncated,
-    output_length,
     overlong_penalty,
     shaped_reward,
 )
@@ -62,11 +57,7 @@ def test_soft_penalty_starts_before_the_limit(tokens: int, penalty: float) -> No
     assert overlong_penalty(tokens, max_tokens=20, cache=4) == penalty
 
 
-def test_targets_are_drawn_evenly_and_again_the_same() -> None:
-    drawn = [draw_target(LONG, seed) for seed in range(2000)]
-    assert drawn == [draw_target(LONG, seed) for seed in range(2000)]
-    assert set(drawn) == set(LONG)
-    assert max(Counter(drawn).values()) < 1.2 * min(Counter(drawn).values())
+def test_the_instruction_names_the_target() -> None:
     assert instruction(4000, LengthConfig()) == (" Think for 4000 tokens before giving a response.")
 
 
@@ -96,21 +87,3 @@ def test_lengths_out_of_range_are_named() -> None:
 def test_options_that_mean_nothing_are_refused(options: dict, problem: str) -> None:
     with pytest.raises(ValidationError, match=problem):
         LengthConfig(**options)
-
-
-END, PAD = 3, 3
-
-
-def test_an_output_ends_with_its_first_end_token_which_is_trained() -> None:
-    assert output_length([5, 7, END, 9, 9], {END}) == 3
-    assert output_length([5, 7, 8, 9, 9], {END}) == 5
-    # the padding token is the end token: the real one still counts, the padding does not
-    assert output_length([5, 7, END, PAD, PAD], {END, 11}) == 3
-    assert output_length([], {END}) == 0
-
-
-def test_a_rollout_is_truncated_by_any_turn_or_by_its_size() -> None:
-    turns = [["length", "stop"], ["stop"], ["stop"], ["length"]]
-    tokens = [10, 10, 21, 10]
-    cut = [is_truncated(each, count, 20) for each, count in zip(turns, tokens, strict=True)]
-    assert cut == [True, False, True, True]
