@@ -93,7 +93,7 @@ class Payload(_Frozen):
 def rollout_job(job: RolloutJob, broadcast: Broadcast, attempt: int = 0) -> Job:
     """The job for a pool; another attempt has another id."""
     return Job(
-        job_id=f"{KIND}-{job.step}-{job.number}-{attempt}",
+        job_id=f"{job.run_id}-{job.step}-{job.number}-{attempt}",
         kind=KIND,
         payload=Payload(broadcast=broadcast, job=job).model_dump(),
         # What comes back is checked, whoever made it.

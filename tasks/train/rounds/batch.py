@@ -1,8 +1,9 @@
 """The batch of one rollout step: which jobs are given out, and when it is full. Pure.
 
-Invariants: a batch takes whole jobs; in order, it takes the shortest run of jobs 0, 1, 2, ... that
-holds enough groups with a spread of rewards, so that it does not depend on who was fast or how
-often anybody died; out of order, it takes the jobs that are there when they are enough. Groups
+Invariants: a batch takes whole jobs, the shortest run of jobs 0, 1, 2, ... that holds enough groups
+with a spread of rewards. So it does not depend on who was fast or how often anybody died, and slow
+jobs, which are those of long answers, are not passed over for fast ones. With staleness later steps
+are generated while a slow job is waited for; jobs beyond the run are not used. Groups
 without a spread teach nothing and do not count (DAPO's dynamic sampling).
 """
 
@@ -23,7 +24,6 @@ class StepBatch:
 
     step: int
     config: RoundsConfig
-    in_order: bool
     expected_share: float = FIRST_SHARE
     """Groups of a job that are expected to have a spread."""
     issued: int = 0
@@ -75,7 +75,7 @@ class StepBatch:
         total = 0
         taken: list[int] = []
         for number in sorted(self.useful):
-            if self.in_order and number != len(taken):
+            if number != len(taken):
                 return None
             taken.append(number)
             total += self.useful[number]

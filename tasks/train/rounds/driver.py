@@ -139,7 +139,7 @@ class Driver:
 
     def _batch(self, step: int) -> StepBatch:
         if step not in self._batches:
-            batch = StepBatch(step, self._rounds, in_order=self._rounds.staleness == 0)
+            batch = StepBatch(step, self._rounds)
             if self._share is not None:
                 batch.expected_share = self._share
             self._batches[step] = batch

@@ -9,8 +9,8 @@ from tasks.train.rounds.errors import StepStuck
 CONFIG = RoundsConfig(groups_per_job=4, groups_per_step=8, max_jobs_per_step=6)
 
 
-def batch(in_order=True, share=1.0):
-    return StepBatch(3, CONFIG, in_order, expected_share=share)
+def batch(share=1.0):
+    return StepBatch(3, CONFIG, expected_share=share)
 
 
 def test_as_many_jobs_go_out_as_the_expected_share_needs():
@@ -33,7 +33,7 @@ def test_more_jobs_go_out_when_groups_teach_nothing():
     assert asked.to_issue() == []
 
 
-def test_in_order_the_choice_does_not_depend_on_the_order_of_arrival():
+def test_the_choice_does_not_depend_on_the_order_of_arrival():
     useful = [3, 0, 2, 4, 4, 4]
     for seed in range(20):
         asked = batch()
@@ -46,14 +46,6 @@ def test_in_order_the_choice_does_not_depend_on_the_order_of_arrival():
                 chosen = asked.selected()
         assert asked.selected() == [0, 1, 2, 3]
         assert chosen == [0, 1, 2, 3], "a batch was full before its jobs were there"
-
-
-def test_out_of_order_no_job_is_waited_for():
-    asked = batch(in_order=False)
-    asked.accept(5, 4)
-    assert asked.selected() is None
-    asked.accept(2, 4)
-    assert asked.selected() == [2, 5]
 
 
 def test_a_job_that_comes_twice_counts_once():

@@ -107,7 +107,7 @@ def test_a_group_whose_uncut_samples_are_as_good_as_its_mean_teaches_nothing(cho
 
 def test_a_step_of_masked_groups_is_not_full_and_asks_for_more(chosen):
     config = RoundsConfig(groups_per_job=2, groups_per_step=1, max_jobs_per_step=3)
-    batch = StepBatch(1, config, in_order=True)
+    batch = StepBatch(1, config)
     batch.to_issue()
     file = chosen(ALL_CUT + SOLVED, MASK)
     batch.accept(0, file.useful)
