@@ -116,8 +116,12 @@ def row_blocks(logits: Tensor) -> list[slice]:
     return [slice(i, i + max(step, 1)) for i in range(0, n, max(step, 1))]
 
 
-def candidates(logits: Tensor, rule: SamplingRule) -> Candidates:
-    """Apply the rule's filters to logits [n, V], float32, n > 0."""
+def candidates(logits: Tensor, rule: SamplingRule) -> list[tuple[Tensor, Candidates]]:
+    """Apply the rule's filters to logits [n, V], float32, n > 0.
+
+    Returns numbers of rows and what is left of these rows: a flat row keeps so many tokens that it
+    is looked at apart, lest peaked rows pay for it. Every row is in one of the parts.
+    """
     largest = logits.amax(1, keepdim=True)
     if not torch.isfinite(largest).all():
         row = int(torch.nonzero(~torch.isfinite(largest[:, 0]))[0])
@@ -126,25 +130,33 @@ def candidates(logits: Tensor, rule: SamplingRule) -> Candidates:
             "for forbidden tokens) are needed: look for overflow in the model"
         )
     vocabulary = logits.shape[1]
+    rows = torch.arange(len(logits), device=logits.device)
     top_k = min(rule.top_k or vocabulary, vocabulary)
     if top_k < vocabulary and not rule.greedy:
         ids, counts = leading(logits, top_k)
-        return _cut(logits, largest, ids[:, :top_k], counts.clamp(max=top_k), None, rule)[0]
+        found, _ = _cut(logits, largest, ids[:, :top_k], counts.clamp(max=top_k), None, rule)
+        return [(rows, found)]
     least = _least_kept(logits, largest, rule)
     weights = torch.empty_like(logits)
     total = torch.empty(len(logits), dtype=torch.int64, device=logits.device)
-    for rows in row_blocks(logits):
-        weights[rows] = _weights(logits[rows], largest[rows], least[rows], rule)
-        total[rows] = masses(weights[rows]).sum(1)
+    for block in row_blocks(logits):
+        weights[block] = _weights(logits[block], largest[block], least[block], rule)
+        total[block] = masses(weights[block]).sum(1)
     if rule.top_p == 1.0 or rule.greedy:
-        return Candidates(None, logits, weights, largest, total, least[:, 0] - EDGE_LOGIT)
-    width = _FIRST_WIDTH
-    while True:
+        edge = least[:, 0] - EDGE_LOGIT
+        return [(rows, Candidates(None, logits, weights, largest, total, edge))]
+    parts = []
+    for width in (_FIRST_WIDTH, _SECOND_WIDTH, vocabulary):
         ids, counts = leading(logits, min(width, vocabulary))
         found, seen = _cut(logits, largest, ids, counts, total, rule)
-        if width >= vocabulary or bool((seen >= total * (rule.top_p + EDGE_MASS)).all()):
-            return found
-        width = _SECOND_WIDTH if width == _FIRST_WIDTH else vocabulary
+        whole = (seen >= total * (rule.top_p + EDGE_MASS)) | (width >= vocabulary)
+        if bool(whole.all()):
+            parts.append((rows, found))
+            break
+        if bool(whole.any()):
+            parts.append((rows[whole], found.of_rows(torch.nonzero(whole)[:, 0])))
+        rows, logits, largest, total = (one[~whole] for one in (rows, logits, largest, total))
+    return parts
 
 
 def distance_outside(logits: Tensor, ids: Tensor, rule: SamplingRule) -> Tensor:

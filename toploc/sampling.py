@@ -109,9 +109,12 @@ def sample(
     _check_rows(logits, seeds, positions)
     if len(logits) == 0:
         return seeds.new_empty(0, dtype=torch.int64), logits.new_empty(0)
-    found = candidates(logits, rule)
-    ids, value = _best(found, logits.shape[1], seeds, positions, rule)
-    return ids, _logprobs(found, value, rule)
+    ids = torch.empty_like(seeds, dtype=torch.int64)
+    logprobs = logits.new_empty(len(logits))
+    for rows, found in candidates(logits, rule):
+        taken, value = _best(found, logits.shape[1], seeds[rows], positions[rows], rule)
+        ids[rows], logprobs[rows] = taken, _logprobs(found, value, rule)
+    return ids, logprobs
 
 
 def margins(
@@ -139,7 +142,29 @@ def examine(
         return Claims(nothing, nothing, nothing)
     known = (claimed >= 0) & (claimed < logits.shape[1])
     claimed = torch.where(known, claimed, 0)
-    found = candidates(logits, rule)
+    parts = candidates(logits, rule)
+    if len(parts) == 1:
+        return _examined(parts[0][1], logits, claimed, known, seeds, positions, rule)
+    figures = Claims(*(torch.empty_like(logits[:, 0]) for _ in range(3)))
+    for rows, found in parts:
+        own = _examined(
+            found, logits[rows], claimed[rows], known[rows], seeds[rows], positions[rows], rule
+        )
+        figures.margins[rows], figures.distances[rows] = own.margins, own.distances
+        figures.logprobs[rows] = own.logprobs
+    return figures
+
+
+def _examined(
+    found: Candidates,
+    logits: Tensor,
+    claimed: Tensor,
+    known: Tensor,
+    seeds: Tensor,
+    positions: Tensor,
+    rule: SamplingRule,
+) -> Claims:
+    """As `examine`, of rows that are looked at together."""
     best, best_logit = _best(found, logits.shape[1], seeds, positions, rule)
     own = logits.gather(1, claimed[:, None])[:, 0]
     gap = best_logit - own.to(torch.float64)

@@ -86,6 +86,26 @@ def test_a_row_does_not_depend_on_the_batch(rows, rule):
     assert torch.equal(shuffled[0], ids[order]) and torch.equal(shuffled[1], logprobs[order])
 
 
+@pytest.mark.parametrize("rule", [r for r in RULES if r.top_p < 1.0], ids=str)
+def test_flat_rows_among_peaked_ones_give_what_each_gives_alone(rule):
+    """Peaked, wider, flat and tied rows keep from a few tokens to nearly all of them."""
+    generator = torch.Generator().manual_seed(2)
+    scales = torch.tensor([8.0, 1.5, 0.01, 8.0, 0.0, 1.5, 8.0, 0.01])
+    logits = torch.randn(8, 5003, generator=generator) * scales[:, None]
+    seeds, positions = torch.full((8,), 9), torch.arange(8) + 4
+    drawn, logprobs = sample(logits, seeds, positions, rule)
+    for tokens in (drawn, logits.topk(3).indices[:, 2], torch.arange(8)):
+        found = examine(logits, tokens, 9, rule, start=4)
+        for i in range(8):
+            own = slice(i, i + 1)
+            ids, values = sample(logits[own], seeds[own], positions[own], rule)
+            assert torch.equal(ids, drawn[own]) and torch.equal(values, logprobs[own])
+            alone = examine(logits[own], tokens[own], 9, rule, start=4 + i)
+            assert torch.equal(alone.margins, found.margins[own])
+            assert torch.equal(alone.distances, found.distances[own])
+            assert torch.equal(alone.logprobs, found.logprobs[own])
+
+
 @settings(max_examples=60, deadline=None)
 @given(
     st.integers(0, 2**31),
