@@ -111,5 +111,13 @@ class RlConfig(BaseModel):
         return self
 
     def dump(self) -> dict[str, Any]:
-        """Plain values; what is None is left out, as TOML has no null."""
-        return self.model_dump(mode="json", exclude_none=True)
+        """Plain values that give this config again; None is left out, as TOML has no null."""
+        values: dict[str, Any] = _without_none(self.model_dump(mode="json"))
+        return values
+
+
+def _without_none(value: Any) -> Any:
+    # pydantic's own exclude_none also drops what has a written form for None
+    if isinstance(value, dict):
+        return {key: _without_none(part) for key, part in value.items() if part is not None}
+    return [_without_none(part) for part in value] if isinstance(value, list) else value

@@ -1,6 +1,9 @@
 """RL configs that could not work are refused before anything is started."""
 
+import tomllib
+
 import pytest
+import tomli_w
 
 from flows.errors import BadConfig
 from flows.profiles import load_config
@@ -45,3 +48,15 @@ def test_nodes_of_other_machines_reach_an_origin_with_an_address():
     assert not config.origin.here_only()
     # A service on this machine has its nodes here too.
     assert load("provision.service=http://127.0.0.1:8480").origin.here_only()
+
+
+def test_a_bound_can_be_taken_away_and_the_record_says_so():
+    config = load("objective.delta=none", "tasks.difficulty.minimum=none")
+    assert config.objective.delta is None
+    assert config.tasks.difficulty.minimum is None
+    record = tomli_w.dumps(config.dump())
+    assert RlConfig.model_validate(tomllib.loads(record)) == config
+    plain = RlConfig.model_validate(tomllib.loads(tomli_w.dumps(load().dump())))
+    assert (plain.objective.delta, plain.tasks.difficulty.minimum) == (4.0, 0.0)
+    with pytest.raises(BadConfig, match=r"objective\.delta.*number"):
+        load("objective.delta=never")

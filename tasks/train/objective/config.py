@@ -4,15 +4,38 @@ Invariant: a combination that cannot mean anything is refused here, so the formu
 Defaults are those of INTELLECT-2 (arXiv 2505.07291, section 4.1) where it names a value.
 """
 
-from typing import Literal, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    model_validator,
+)
 
 Advantage = Literal["std", "batch_std", "none", "intellect2"]
 Correction = Literal["none", "tis", "icepop", "geometric"]
 Aggregation = Literal["token_mean", "sequence_mean", "sequence_sum"]
 LengthReward = Literal["none", "exact", "max", "clip"]
 Overlong = Literal["keep", "mask", "penalty"]
+
+
+def _number_or_none(value: Any) -> Any:
+    return None if value == "none" else value
+
+
+def _written(value: float | None) -> float | str:
+    return "none" if value is None else value
+
+
+OrNone = Annotated[
+    float | None,
+    BeforeValidator(_number_or_none),
+    PlainSerializer(_written, return_type=float | str, when_used="json"),
+]
+"""A bound that has a default and may be absent, which is written "none", as TOML has no null."""
 
 
 class ObjectiveConfig(BaseModel):
@@ -37,10 +60,10 @@ class ObjectiveConfig(BaseModel):
         ge=0.0,
         description="Upper clip: the ratio counts as at most 1 + clip_high for good samples.",
     )
-    delta: float | None = Field(
+    delta: OrNone = Field(
         default=4.0,
         description="Two-sided clip: the highest ratio that counts for bad samples. Must be above "
-        "1 + clip_high. None: no such bound (plain PPO).",
+        '1 + clip_high. "none": no such bound (plain PPO).',
     )
     kl_coef: float = Field(
         default=0.001,
@@ -98,7 +121,7 @@ class ObjectiveConfig(BaseModel):
             raise ValueError(
                 f"delta = {self.delta:g} must be above 1 + clip_high = {1 + self.clip_high:g}, or "
                 "good samples would be clipped by it. Raise delta, lower clip_high, or set delta "
-                "to none."
+                'to "none".'
             )
         return self
 
@@ -156,11 +179,11 @@ class DifficultyRange(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    minimum: float | None = Field(
-        default=0.125, ge=0.0, le=1.0, description="Lowest solve rate; none: no lower bound."
+    minimum: OrNone = Field(
+        default=0.125, ge=0.0, le=1.0, description='Lowest solve rate; "none": no lower bound.'
     )
-    maximum: float | None = Field(
-        default=0.5, ge=0.0, le=1.0, description="Highest solve rate; none: no upper bound."
+    maximum: OrNone = Field(
+        default=0.5, ge=0.0, le=1.0, description='Highest solve rate; "none": no upper bound.'
     )
 
     @model_validator(mode="after")

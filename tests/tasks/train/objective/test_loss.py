@@ -321,3 +321,6 @@ def test_delta_must_lie_above_the_upper_clip() -> None:
     with pytest.raises(ValidationError, match=r"delta = 1\.2 must be above 1 \+ clip_high = 1\.2"):
         ObjectiveConfig(delta=1.2, clip_high=0.2)
     assert ObjectiveConfig(delta=None, clip_high=9.0).delta is None
+    unbounded = ObjectiveConfig.model_validate({"delta": "none", "clip_high": 9.0})
+    assert unbounded.delta is None
+    assert ObjectiveConfig.model_validate_json(unbounded.model_dump_json()) == unbounded
