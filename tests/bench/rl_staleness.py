@@ -5,7 +5,7 @@ Prefect) with the same seed, tasks, steps and samples. Every rollout of step N c
 N - 1 - k exactly, the oldest that staleness k allows (in a run the newest version that is there is
 taken, so that most rollouts are younger), and so the samples do not depend on the machine's speed.
 
-    python -m tests.bench.rl_staleness [--steps 16] [--held-out 200] [--seed 1] [--nodes 1]
+    python -m tests.bench.rl_staleness [--steps 16] [--held-out 160] [--seed 1] [--nodes 1]
 
 Prints JSON lines: `solve_rate/staleness_<k>/<kind>`, the mean of the last three evaluations with
 its 95 % interval, peer: staleness 0, and whether the difference is within noise; `seconds/
@@ -88,7 +88,7 @@ def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--steps", type=int, default=16)
-    parser.add_argument("--held-out", type=int, default=200, help="tasks of each kind")
+    parser.add_argument("--held-out", type=int, default=160, help="tasks of each kind")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--nodes", type=int, default=1)
     given = parser.parse_args()
