@@ -16,17 +16,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from toploc.field import Floats, Ints
 from toploc.sampling import Claims, SamplingLimits
 from toploc.verdict import Examination
-from toploc.verify import Comparison
+from toploc.verify import FAR, Comparison, ordered
 
-FAR = 128
-"""ULP, one power of two: a value this far away is another value."""
 EDGE = 8
 """ULP above the k-th magnitude within which a missing value is not held against anybody."""
 
@@ -135,7 +132,7 @@ def token_evidence(claims: Claims, claimed_logprobs: Tensor) -> Evidence:
 def chunk_figures(comparison: Comparison) -> tuple[Floats, Floats]:
     """Mean ULP distance and share of missing values of each chunk."""
     own, claimed = comparison.patterns, comparison.claimed
-    distance = np.abs(_ordered(claimed) - _ordered(own))
+    distance = np.abs(ordered(claimed) - ordered(own))
     far = distance >= FAR
     magnitude = own & 0x7FFF
     settled = magnitude - magnitude.min(1, keepdims=True) > EDGE
@@ -249,12 +246,6 @@ def summary(found: Evidence) -> dict[str, float | int]:
 def band(edges: tuple[int, ...], count: int) -> int:
     """The last band that starts at no more than `count`."""
     return sum(edge <= count for edge in edges[1:])
-
-
-def _ordered(patterns: Ints) -> npt.NDArray[np.int64]:
-    """Sign and magnitude as one ordered integer; neighbouring floats differ by one."""
-    magnitude = patterns & 0x7FFF
-    return np.where(patterns & 0x8000, -magnitude, magnitude)
 
 
 def _certain(values: Tensor) -> Floats:

@@ -249,6 +249,7 @@ def _figures(coefficients: Ints, comparison: Comparison, hidden: Tensor) -> Figu
         "chunks": len(coefficients),
         "exp_mismatches_max": int(comparison.exp_mismatches.max()),
         "exp_mismatches_mean": float(comparison.exp_mismatches.mean()),
+        "overlap_min": int(comparison.overlaps().min()),
         "sign_mismatches_max": int(comparison.sign_mismatches.max()),
         "mant_err_mean_max": float(comparison.mant_err_mean.max()),
         "mant_err_mean_mean": float(comparison.mant_err_mean.mean()),

@@ -24,6 +24,7 @@ def test_honest_proofs_are_accepted(hidden):
     verdict = judge_proofs(hidden, prove(hidden))
     assert verdict.accepted and verdict.reasons == ()
     assert verdict.figures["exp_mismatches_max"] == 0
+    assert verdict.figures["overlap_min"] == 128
     assert verdict.figures["chunks"] == 3
     assert all(type(v) in (int, float) for v in verdict.figures.values())
 
