@@ -19,7 +19,7 @@ from tests.bench.toploc_peer import PeerDied, ToplocPeer
 from toploc import ProofPoly, build_proofs_bytes, verify_proofs_bytes
 from toploc.build import batch_activations
 from toploc.proof import bit_patterns, words_from_points
-from toploc.verify import NO_MATCH
+from toploc.verify import NO_MATCH, compare, exponents
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
@@ -84,21 +84,38 @@ def of_the_packages_choice(chunk: Tensor, proof: bytes, k: int) -> bytes:
     return words_from_points(indices.numpy()[None], bits[indices].numpy()[None]).tobytes()
 
 
+def sorted_errors(chunk: Tensor, proof: bytes, k: int) -> list[int]:
+    """Our differences of mantissas where exponents match, the least first."""
+    polynomial = ProofPoly.from_bytes(proof)
+    coefficients, modulus = np.array([polynomial.coeffs]), np.array([polynomial.modulus])
+    found = compare([chunk.reshape(1, -1)], coefficients, modulus, k)
+    same = exponents(found.claimed) == exponents(found.patterns)
+    return sorted(np.abs((found.claimed & 0x7F) - (found.patterns & 0x7F))[same].tolist())
+
+
 def compare_statistics(
     peer: ToplocPeer, other: Tensor, proofs: list[bytes], k: int, batching: int, seen: Counter
 ) -> None:
     # The package aborts on float16 but reads its bits as bfloat16 anyway: so it is given these.
     theirs, _ = peer.verify(other.view(torch.int16).view(torch.bfloat16), proofs, batching, k)
     ours = verify_proofs_bytes(other, proofs, batching, k, skip_prefill=True)
-    for chunk, result, figures in zip(
-        batch_activations(other, batching, skip_prefill=True), ours, theirs, strict=True
-    ):
+    chunks = batch_activations(other, batching, skip_prefill=True)
+    for chunk, proof, result, figures in zip(chunks, proofs, ours, theirs, strict=True):
         mine = [result.exp_mismatches, result.mant_err_mean, result.mant_err_median]
         if ties := ambiguous(chunk, k):
             assert abs(mine[0] - figures[0]) <= ties
             matched = k - max(mine[0], figures[0])
             if matched > 0:
                 assert abs(mine[1] - figures[1]) <= 128 * ties / matched
+            if figures[0] < k:
+                # With so many elements exchanged, the middle one moves by no more places.
+                errors = sorted_errors(chunk, proof, k)
+                middle = (k - int(figures[0])) // 2
+                least = errors[middle - ties] if middle >= ties else 0
+                most = errors[middle + ties] if middle + ties < len(errors) else 127
+                assert least <= figures[2] <= most
+            else:
+                assert figures[1:] == [NO_MATCH, NO_MATCH] and k - mine[0] <= ties
             seen["statistics_tied"] += 1
         else:
             assert mine == figures
