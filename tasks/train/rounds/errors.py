@@ -53,6 +53,18 @@ class JobGivenUp(RoundsError):
         )
 
 
+class NoRoom(RoundsError):
+    """A sample might not fit into the trainer's micro-batch."""
+
+    def __init__(self, task_id: str, prompt: int, answer: int, room: int) -> None:
+        self.task_id = task_id
+        super().__init__(
+            f"task {task_id}: its prompt has {prompt} tokens and an answer up to {answer}; "
+            f"trainer.micro_batch_tokens is {room}. Raise that, lower sampling.max_tokens, or take "
+            "other tasks; a run with another config needs another id"
+        )
+
+
 class NotWanted(RoundsError):
     """An upload came when its job was done, or its step had its batch."""
 

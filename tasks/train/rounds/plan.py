@@ -16,6 +16,7 @@ from tasks.train.objective import LengthConfig
 from tasks.train.objective.lengths import instruction
 from tasks.train.rollouts.job import NO_TARGET, Group, RolloutJob
 from tasks.train.rounds.config import RoundsConfig
+from tasks.train.rounds.errors import NoRoom
 from tasks.train.rounds.evaluation import EvaluationConfig
 from tasks.train.rounds.tasks import RlTask, TaskSplit
 
@@ -145,6 +146,14 @@ class Planner:
             target_length=target,
             seeds=seeds,
         )
+
+
+def check_room(job: RolloutJob, room: int) -> None:
+    """NoRoom where a sample of a job could be too long to be trained on in `room` tokens."""
+    for group in job.groups:
+        # The last token predicts nothing.
+        if len(group.prompt_ids) + job.sampling.max_tokens - 1 > room:
+            raise NoRoom(group.task_id, len(group.prompt_ids), job.sampling.max_tokens, room)
 
 
 def is_held_out(job: RolloutJob) -> bool:

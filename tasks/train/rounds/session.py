@@ -30,7 +30,7 @@ from tasks.train.rounds.driver import MARGIN, Driver, Events, Parts
 from tasks.train.rounds.errors import NoFileSystem
 from tasks.train.rounds.evaluation import EvaluationConfig
 from tasks.train.rounds.layout import RlLayout
-from tasks.train.rounds.plan import Planner
+from tasks.train.rounds.plan import Planner, check_room, is_held_out
 from tasks.train.rounds.selection import Rollouts, rows_of
 from tasks.train.rounds.tasks import TaskSplit
 from tasks.train.rounds.trainer_process import TrainerProcess, TrainerResources
@@ -107,6 +107,8 @@ def opened(
         intake = Intake(store, layout.run, pool, standing, reader, run.trust, trusted)
 
         def to_job(asked: RolloutJob, attempt: int) -> Job:
+            if not is_held_out(asked):
+                check_room(asked, run.trainer.micro_batch_tokens)
             return rollout_job(asked, broadcast, attempt)
 
         dealer = stack.enter_context(
