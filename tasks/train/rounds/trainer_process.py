@@ -42,7 +42,6 @@ class TrainerProcess:
         self._resources = resources
         self._process: subprocess.Popen[bytes] | None = None
         self._tries = 0
-        self._seen = -1
         self._log = run_dir / "trainer.log"
 
     def __enter__(self) -> Self:
@@ -73,7 +72,7 @@ class TrainerProcess:
     def done(self, version: int) -> bool:
         """Whether the weights of a policy version are there; a trainer that died is revived."""
         if weights_path(self._run_dir, version).is_dir():
-            self._tries, self._seen = 0, version
+            self._tries = 0
             return True
         if self.pid is None:
             self._tries += 1
