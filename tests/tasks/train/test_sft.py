@@ -124,6 +124,17 @@ def test_loss_and_gradient_are_those_of_each_example_alone(micro_batch_size: int
         torch.testing.assert_close(left, right, rtol=1e-4, atol=1e-6)
 
 
+def test_of_targets_p1_c0_c1_the_completion_is_trained_from_its_first_token_on() -> None:
+    """Tokens p0 p1 c0 c1: the mask of the targets is 0 1 1, not 0 0 1."""
+    model, ids, mask = make_model().eval(), (1, 2, 3, 4), [0, 1, 1]
+    logprobs = model(input_ids=torch.tensor([ids])).logits[0].log_softmax(-1)
+    each = [-logprobs[at, target].item() for at, target in enumerate(ids[1:])]
+    loss, tokens, _ = backward(model, [Example(ids, 2)], 1)
+    assert tokens == sum(mask)
+    assert loss == pytest.approx(sum(m * e for m, e in zip(mask, each, strict=True)) / 2, rel=1e-5)
+    assert loss != pytest.approx(each[2], rel=1e-3)
+
+
 def test_batches_hold_each_example_once_and_follow_the_seed() -> None:
     def epoch(seed: int) -> list[list[int]]:
         return list(epoch_batches(101, 8, np.random.Generator(np.random.Philox(seed))))

@@ -1,5 +1,6 @@
 """Training steps: what may not change a result, and what must."""
 
+import dataclasses
 import itertools
 import json
 
@@ -113,6 +114,24 @@ def test_only_trainable_samples_count() -> None:
     assert beside["loss"] == pytest.approx(alone["loss"], abs=1e-6)
     assert beside["optim/grad_norm"] == pytest.approx(alone["optim/grad_norm"], rel=1e-4)
     assert beside["policy/tokens"] == alone["policy/tokens"]
+
+
+def test_fillers_change_neither_loss_nor_gradient(monkeypatch) -> None:
+    """What a rank without rows of its own trains on, beside the rows of a step."""
+    plain, filled = (new_trainer(optimizer_steps=1) for _ in range(2))
+    made = filled._mini_batch
+
+    def with_fillers(samples):
+        batch = made(samples)
+        fillers = [row.without_loss() for row in batch.rows]
+        return dataclasses.replace(batch, rows=[*fillers, *batch.rows, *fillers])
+
+    monkeypatch.setattr(filled, "_mini_batch", with_fillers)
+    expected, found = (trainer.train_step(make_samples()) for trainer in (plain, filled))
+    assert found["data/micro_batches"] == 3 * expected["data/micro_batches"]
+    assert found["loss"] == pytest.approx(expected["loss"], abs=1e-7)
+    assert found["policy/tokens"] == expected["policy/tokens"]
+    assert torch.equal(weights(filled), weights(plain))
 
 
 def test_a_good_sample_becomes_likelier_and_a_bad_one_less_likely() -> None:
