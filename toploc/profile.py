@@ -63,18 +63,26 @@ class Profile:
     modes: tuple[str, ...]
     held_out: HeldOut
     limits: Mapping[str, Limits]
-    """By dtype: a trace has to be within all limits of one of them."""
+    """By dtype: a trace has to be within all limits of the one that its prover states, or of any
+    where that is not covered."""
 
     def covers(self, environment: str) -> bool:
         """Whether an environment has been seen, as a whole."""
         return environment in self.environments
+
+    def of(self, environment: str) -> Mapping[str, Limits]:
+        """The limits, by dtype, that a prover may be within who states this environment."""
+        if not self.covers(environment):
+            return self.limits
+        dtype = environment.split("|")[FIELDS.index("dtype")]
+        return {dtype: self.limits[dtype]}
 
     def judge(
         self,
         examination: Examination,
         claims: Claims,
         claimed_logprobs: Tensor,
-        environments: Iterable[str],
+        environments: tuple[str, str],
     ) -> ProofVerdict:
         """The verdict of a trace; `environments` are the prover's and the verifier's.
 
@@ -85,7 +93,7 @@ class Profile:
         if examination.comparison is None:
             return ProofVerdict(False, examination.faults)
         found = evidence(examination, claims, claimed_logprobs)
-        reasons = beyond_all(found, self.limits)
+        reasons = beyond_all(found, self.of(environments[0]))
         seen = examination.figures | summary(found)
         return self._verdict(examination.faults, reasons, environments, seen)
 

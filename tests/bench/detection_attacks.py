@@ -26,6 +26,8 @@ Attack = tuple[str, dict[str, Any], Tensor, Tensor]
 COMPUTED = (
     "int8", "fp8", "int6", "int4", "last_layer_skipped", "middle_layer_skipped", "other_prompt",
 )  # fmt: skip
+NEAR = ("int8", "fp8", "int6")
+"""Provers that say of themselves, too, that they compute in bfloat16: it has wider limits."""
 SMALLER = {"int4": "small_model_int4", "middle_layer_skipped": "small_model_29_layers"}
 """Provers whose tokens, under an honest prefill of the whole model, stand for a smaller model's."""
 
@@ -40,21 +42,27 @@ def attacks(
 ) -> Iterator[Attack]:
     """All attacks on a trace; `other` is another honest one, `made` what other provers made."""
     honest = trace | {"logprobs": None}
+    rounded = trace["engine"].replace("|float32|", "|bfloat16|")
     for name in COMPUTED:
         if (row := made[name]) is not None:
             yield name, row, hidden, logits
+            if name in NEAR:
+                yield f"{name}_as_bfloat16", row | {"engine": rounded}, hidden, logits
     for name, attack in SMALLER.items():
         if (row := made[name]) is not None:
             yield attack, honest | {"output_ids": row["output_ids"]}, hidden, logits
-    yield from _sampled(honest, logits, hidden)
+    yield from _sampled(honest, rounded, logits, hidden)
     yield from _polynomials(honest, other, hidden, logits)
     yield from _altered(engine, honest, hidden, logits)
     yield _truncated(engine, honest, hidden, logits)
 
 
-def _sampled(honest: dict[str, Any], logits: Tensor, hidden: Tensor) -> Iterator[Attack]:
-    """Tokens drawn otherwise than claimed, honest hidden states; and these with noise put on them,
-    which is how a cheat in float32 gets the wider margins of bfloat16."""
+def _sampled(
+    honest: dict[str, Any], rounded: str, logits: Tensor, hidden: Tensor
+) -> Iterator[Attack]:
+    """Tokens drawn otherwise than claimed, honest hidden states; and these with noise put on them
+    and another engine stated, which is how a cheat in float32 gets the wider margins of
+    bfloat16."""
     generator = torch.Generator().manual_seed(honest["seed"] % 2**32)
     noise = torch.randn(hidden.shape, generator=generator)
     noisy = prove((hidden.float() * (1 + JITTER * noise)).to(torch.bfloat16))
@@ -69,7 +77,7 @@ def _sampled(honest: dict[str, Any], logits: Tensor, hidden: Tensor) -> Iterator
         tokens = drawn(honest, logits, **changed)["output_ids"]
         yield name, honest | {"output_ids": tokens}, hidden, logits
         if name != "wrong_seed":
-            disguised = {"output_ids": tokens, "proofs": noisy}
+            disguised = {"output_ids": tokens, "proofs": noisy, "engine": rounded}
             yield f"{name}_as_bfloat16", honest | disguised, hidden, logits
 
 

@@ -83,6 +83,7 @@ class Tally:
 class Case:
     """A trace as uploaded, and what can be said of it."""
 
+    engine: str
     faults: tuple[str, ...]
     evidence: Evidence | None
     results: list[VerificationResult]
@@ -101,7 +102,7 @@ class Case:
             whole.distances[tokens],
             whole.logprob_errors[tokens],
         )
-        refused = {"ours": bool(self.faults or beyond_all(part, profile.limits))}
+        refused = {"ours": bool(self.faults or beyond_all(part, profile.of(self.engine)))}
         for name, (mismatches, mean, median) in PEERS.items():
             refused[name] = any(
                 one.exp_mismatches > mismatches
@@ -118,7 +119,7 @@ def case(
     """`known` holds what these logits have said of the same tokens before."""
     proofs = examine_proofs(hidden, row["proofs"])
     if proofs.comparison is None:
-        return Case(proofs.faults, None, [])
+        return Case(row["engine"], proofs.faults, None, [])
     key = tuple(row["output_ids"])
     if key not in known:
         tokens = torch.tensor(row["output_ids"])
@@ -126,7 +127,9 @@ def case(
     claims = known[key]
     claimed = row["logprobs"]
     own = claims.logprobs if claimed is None else torch.tensor(claimed)
-    return Case(proofs.faults, evidence(proofs, claims, own), proofs.comparison.results())
+    return Case(
+        row["engine"], proofs.faults, evidence(proofs, claims, own), proofs.comparison.results()
+    )
 
 
 def smollm2_rows(
@@ -201,7 +204,7 @@ def smollm2(count: int, tallies: dict[str, Tally], attacked: bool) -> None:
 def _honest(one: Case, profile: Profile, row: dict[str, Any]) -> dict[str, bool]:
     found = one.refusals(profile)
     if found["ours"] and one.evidence is not None:
-        reasons = one.faults or beyond_all(one.evidence, profile.limits)
+        reasons = one.faults or beyond_all(one.evidence, profile.of(one.engine))
         print("refused:", row["engine"], reasons, file=sys.stderr, flush=True)
     return found
 

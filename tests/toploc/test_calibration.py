@@ -109,11 +109,20 @@ def test_inside_of_what_was_seen_a_refusal_is_hard(profile):
     assert not any(reason.startswith("outside") for reason in refused.reasons)
 
 
+def test_who_states_a_dtype_has_its_limits_and_no_wider_ones(profile):
+    assert verdict(profile, 0.004, [HALF, FLOAT]).accepted
+    refused = verdict(profile, 0.004, [FLOAT, FLOAT])
+    assert not refused.accepted and not refused.soft and refused.rate == profile.rate
+    assert all("(float32)" in reason for reason in refused.reasons)
+    assert verdict(profile, 0.0, [FLOAT, FLOAT]).accepted
+    assert set(profile.of("never seen")) == {"float32", "bfloat16"}
+
+
 @pytest.mark.parametrize(
     "environments",
     [
         ["tests|cpu-2|float32|plain", FLOAT],
-        [FLOAT, "tests|cpu-1|float16|plain"],
+        [HALF, "tests|cpu-1|float16|plain"],
         ["other|cpu-1|float32|plain", FLOAT],
         ["tests|cpu-1|float32|flash", FLOAT],
         ["", FLOAT],

@@ -179,7 +179,10 @@ def test_a_refusal_is_soft_only_where_nobody_has_calibrated(engine, trace):
     assert hard.verdict == soft.verdict == "rejected"
     assert "soft" not in hard.figures and soft.figures["soft"] is True
     assert soft.reasons[0].startswith("outside_calibration: ")
-    assert soft.reasons[1:] == hard.reasons
+    # The dtype that is stated where it was seen has its own limits, which are narrower.
+    codes = {reason.partition(":")[0] for reason in hard.reasons}
+    assert {reason.partition(":")[0] for reason in soft.reasons[1:]} <= codes
+    assert all("(float32)" in reason for reason in hard.reasons)
     ended = trace | {"engine": elsewhere, "finish_reason": "error"}
     assert "soft" not in verdict(engine, ended)[0].figures
 
