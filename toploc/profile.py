@@ -173,7 +173,7 @@ def parse(text: str) -> Profile:
     return Profile(
         model=_typed(fields, "model", str),
         revision=_typed(fields, "revision", str),
-        rate=_number(fields, "rate"),
+        rate=_rate(fields),
         extrapolated=_typed(fields, "extrapolated", bool),
         traces=_typed(fields, "traces", int),
         environments=environments,
@@ -232,6 +232,13 @@ def _number(fields: Mapping[str, Any], name: str) -> float:
     if type(value) not in (int, float) or not 0 <= value <= sys.float_info.max:
         raise MalformedProfile(f"{name} is {value!r}; needed is a number of at least 0")
     return float(value)
+
+
+def _rate(fields: Mapping[str, Any]) -> float:
+    value = _number(fields, "rate")
+    if not 0.0 < value < 0.5:
+        raise MalformedProfile(f"rate is {value!r}; needed is a number between 0 and 0.5")
+    return value
 
 
 def _texts(fields: Mapping[str, Any], name: str) -> tuple[str, ...]:

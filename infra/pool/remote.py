@@ -253,6 +253,8 @@ class RemotePool:
         try:
             if submitted.check is not None:
                 submitted.check(result)
+        except PoolClosed:
+            return  # nobody's fault, and nobody waits any more
         except Exception as error:
             self._refuse(row, submitted, error)
             return
@@ -268,7 +270,7 @@ class RemotePool:
         if final:
             self._jobs.pop(row.shard_id, None)
         reason = f"{type(error).__name__}: {error}"[:MAX_REASON]
-        guilty = row.node_ids if faulty else []
+        guilty = row.node_ids if faulty or getattr(error, "strike", False) else []
         self._judge(
             row,
             Verdict(

@@ -11,7 +11,7 @@ refusals by limits than an honest node ever has; one such refusal is no lie.
 
 import json
 import threading
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -52,27 +52,28 @@ class Finding:
     """Traces that only a lie explains."""
     doubtful: int
     """Traces that failed outside of what calibration has seen."""
-    limits: Record
-    """Traces that were held against limits which refuse honest ones too, now and then."""
+    accepted: int
+    """Traces that were accepted on sight."""
+    beyond: Mapping[str, float]
+    """Traces that limits refused, which refuse honest ones too: the share of those."""
 
     @classmethod
     def of(cls, verdicts: Sequence[Mapping[str, Any]]) -> "Finding":
         """`verdicts` are rows with their figures."""
-        lies = doubtful = 0
-        limits = Record()
+        lies = doubtful = accepted = 0
+        beyond = {}
         for row in verdicts:
-            if row["verdict"] == "accepted":
-                limits += Record(judged=1)
+            accepted += row["verdict"] == "accepted"
             if row["verdict"] != "rejected" or _codes(row) <= NO_LIE:
                 continue
             figures = json.loads(row["figures"])
             if figures.get("soft"):
                 doubtful += 1
             elif rate := figures.get(RATE):
-                limits += Record(judged=1, beyond=1, rate=rate)
+                beyond[row["trace_id"]] = rate
             else:
                 lies += 1
-        return cls(lies, doubtful, limits)
+        return cls(lies, doubtful, accepted, beyond)
 
     @property
     def failed(self) -> bool:
@@ -81,16 +82,11 @@ class Finding:
         So it does where a trace failed outside of calibration, else naming an unknown processor
         would make lies free, and where limits refused one; neither proves a lie.
         """
-        return bool(self.lies or self.doubtful or self.limits.beyond)
-
-    def proves_lies(self, before: Record) -> bool:
-        """Whether the node lied; `before` is what limits said of its traces until now."""
-        beyond = self.limits.beyond > 0
-        return self.lies > 0 or (beyond and (before + self.limits).proves_lies())
+        return bool(self.lies or self.doubtful or self.beyond)
 
     def info(self) -> dict[str, Any]:
         """For the manifest of the verdicts."""
-        return {"failed": self.failed, "limits": asdict(self.limits)}
+        return {"failed": self.failed, "accepted": self.accepted, "beyond": dict(self.beyond)}
 
 
 def _codes(row: Mapping[str, Any]) -> set[str]:
@@ -105,8 +101,10 @@ class Records:
     """By node: failed audits, and exclusions by the ledger."""
     honest: Counter[tuple[str, int]] = field(default_factory=Counter)
     """By node, and by its failures when they were chosen: audits that went well."""
-    limits: dict[str, Record] = field(default_factory=dict)
-    """By node: what limits said of its traces."""
+    accepted: Counter[str] = field(default_factory=Counter)
+    """By node: traces that were accepted on sight."""
+    beyond: defaultdict[str, dict[str, float]] = field(default_factory=lambda: defaultdict(dict))
+    """By node: its traces that limits refused, each once, and the rate of those limits."""
 
     def note(self, verdicts: Manifest) -> None:
         """Take committed verdicts into account."""
@@ -118,9 +116,15 @@ class Records:
             self.failures[node_id] += 1
         else:
             self.honest[node_id, audit["failures_before"]] += 1
-        self.limits[node_id] = self.limits.get(node_id, Record()) + Record(
-            **audit.get("limits", {})
-        )
+        self.accepted[node_id] += audit.get("accepted", 0)
+        self.beyond[node_id] |= audit.get("beyond", {})
+
+    def prove_lies(self, node_id: str, finding: Finding) -> bool:
+        """Whether a node lied, by what was found now and what is known of it."""
+        beyond = self.beyond.get(node_id, {}) | dict(finding.beyond)
+        judged = self.accepted[node_id] + finding.accepted + len(beyond)
+        known = Record(judged, len(beyond), max(beyond.values(), default=0.0))
+        return finding.lies > 0 or (bool(finding.beyond) and known.proves_lies())
 
 
 def records(store: Store) -> Records:
@@ -176,7 +180,7 @@ class Auditor:
     def proves_lies(self, node_id: str, finding: Finding) -> bool:
         """Whether a shard shows that its node lied, by itself or with those noted before."""
         with self._lock:
-            return finding.proves_lies(self.records.limits.get(node_id, Record()))
+            return self.records.prove_lies(node_id, finding)
 
     def note(self, verdicts: Manifest) -> None:
         """Take committed verdicts into the record of their node."""

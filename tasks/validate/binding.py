@@ -31,9 +31,12 @@ def bound(
             reasons = unsigned if verdict.verdict == "crashed" else reasons + unsigned
             figures["soft"] = True
         if verdict.verdict == "rejected" and (copied := copies.of(transcript)):
-            # No limit says that: honest proofs of other contexts never have the same bytes.
+            # No limit says that, wherever it ran: honest proofs of other contexts never have the
+            # same bytes.
             reasons += copied
             figures.pop(RATE, None)
+            if not unsigned:
+                figures.pop("soft", None)
         refused = "rejected" if unsigned else verdict.verdict
         judged[trace["trace_id"]] = Verdict(refused, reasons, figures)
     return judged

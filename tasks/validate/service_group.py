@@ -30,7 +30,6 @@ from tasks.validate.service_work import rejection, work
 from tasks.validate.work_units import WorkUnits
 from toploc.errors import MalformedRecord
 from toploc.groups import GroupFile, GroupTask, StageRecord, tokens_digest
-from toploc.record import Record
 from toploc.replay import CHALLENGE_SECONDS, GroupVerdict, judge_group
 from toploc.transcript import Transcript
 
@@ -81,11 +80,11 @@ def validate_group(
         queue.postpone(item, now + POLL_SECONDS, waiting)
         return None
     named = set()
+    judged = dict(zip((row["trace_id"] for row in tables[-1]), verdicts, strict=True))
     for stage, node_id in enumerate(table[0]["node_id"] for table in tables):
-        lied, limits = _of_stage(stage, verdicts)
-        before = queue.record(node_id, item.name)
-        queue.note(item.name, node_id, limits)
-        if lied or (limits.beyond and (before + limits).proves_lies()):
+        lied, traces = _of_stage(stage, judged)
+        known = queue.record(node_id, traces)
+        if lied or (any(traces.values()) and known.proves_lies()):
             named.add(stage)
     return work(tables[-1], units) | _sum(verdicts, named)
 
@@ -191,13 +190,21 @@ def read_rows(store: Store, file: str) -> Tensor | None:
     return rows
 
 
-def _of_stage(stage: int, verdicts: Sequence[GroupVerdict]) -> tuple[bool, Record]:
-    """Whether a trace proves that a stage lied, and what limits said of it in all of them."""
-    faults = [v.fault for v in verdicts if v.fault and v.fault.stage == stage]
-    beyond = [fault.rate for fault in faults if fault.rate]
-    accepted = sum(verdict.outcome == "accepted" for verdict in verdicts)
-    limits = Record(accepted + len(beyond), len(beyond), max(beyond, default=0.0))
-    return len(beyond) < len(faults), limits
+def _of_stage(stage: int, verdicts: Mapping[str, GroupVerdict]) -> tuple[bool, dict[str, float]]:
+    """Whether a trace proves that a stage lied, and what limits said of it; see WorkQueue.record.
+
+    A node that holds two stages has a trace in each.
+    """
+    lied, traces = False, {}
+    for trace_id, verdict in verdicts.items():
+        fault = verdict.fault
+        if verdict.outcome == "accepted":
+            traces[f"{trace_id}/{stage}"] = 0.0
+        elif fault is not None and fault.stage == stage:
+            lied = lied or not fault.rate
+            if fault.rate:
+                traces[f"{trace_id}/{stage}"] = fault.rate
+    return lied, traces
 
 
 def _sum(verdicts: Sequence[GroupVerdict], named: Set[int]) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """The validator's queue: one SQLite file, so that a restart and kill -9 lose nothing.
 
 Invariants: a name has one request and one result; the same request again changes nothing, unless
-the validator crashed on it; what was said of a node counts once per name; work that was running
+the validator crashed on it; a trace counts once in the record of its node; work that was running
 when the process died waits again, and counts as an attempt, so that a file that kills the validator
 is given up; one process holds the queue.
 """
@@ -11,6 +11,7 @@ import json
 import sqlite3
 import threading
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -32,12 +33,10 @@ CREATE TABLE IF NOT EXISTS work (
 );
 CREATE TABLE IF NOT EXISTS record (
     node_id TEXT NOT NULL,
-    name TEXT NOT NULL,
-    judged INTEGER NOT NULL,
-    beyond INTEGER NOT NULL,
+    trace TEXT NOT NULL,
     rate REAL NOT NULL,
-    PRIMARY KEY (node_id, name)
-);
+    PRIMARY KEY (node_id, trace)
+) WITHOUT ROWID;
 """
 
 
@@ -149,25 +148,23 @@ class WorkQueue:
             )
             self._changed.notify()
 
-    def note(self, name: str, node_id: str, limits: Record) -> None:
-        """Note what limits said of a node's traces in the upload of a name."""
-        with self._changed:
-            if not self.closed:
-                self._db.execute(
-                    "INSERT OR REPLACE INTO record VALUES (?, ?, ?, ?, ?)",
-                    (node_id, name, limits.judged, limits.beyond, limits.rate),
-                )
-
-    def record(self, node_id: str, but: str) -> Record:
-        """What limits said of a node's traces in all uploads but one."""
+    def record(self, node_id: str, traces: Mapping[str, float]) -> Record:
+        """The record of a node with these traces in it: the rate of the limits which refused one,
+        0 for one that was accepted. A trace counts once, as it was judged first."""
         with self._changed:
             if self.closed:
                 return Record()
+            self._db.execute("BEGIN")
+            self._db.executemany(
+                "INSERT OR IGNORE INTO record VALUES (?, ?, ?)",
+                [(node_id, trace, rate) for trace, rate in traces.items()],
+            )
             row = self._db.execute(
-                "SELECT total(judged), total(beyond), coalesce(max(rate), 0.0) FROM record "
-                "WHERE node_id = ? AND name != ?",
-                (node_id, but),
+                "SELECT count(*), total(rate > 0), coalesce(max(rate), 0.0) FROM record "
+                "WHERE node_id = ?",
+                (node_id,),
             ).fetchone()
+            self._db.execute("COMMIT")
         return Record(int(row[0]), int(row[1]), row[2])
 
     def counts(self) -> dict[str, int]:

@@ -41,17 +41,19 @@ def validate_file(
     verdicts = judge(rows, engine, config)
     found = [
         {
+            "trace_id": row["trace_id"],
             "verdict": verdict.verdict,
             "reasons": verdict.reasons,
             "figures": json.dumps(verdict.figures),
         }
-        for verdict in (verdicts[row["trace_id"]] for row in rows)
+        for row in rows
+        for verdict in [verdicts[row["trace_id"]]]
     ]
     counts = Counter(row["verdict"] for row in found)
     finding = Finding.of(found)
-    before = queue.record(node_id, item.name)
-    queue.note(item.name, node_id, finding.limits)
-    if finding.proves_lies(before):
+    accepted = [row["trace_id"] for row in found if row["verdict"] == "accepted"]
+    known = queue.record(node_id, dict.fromkeys(accepted, 0.0) | dict(finding.beyond))
+    if finding.lies or (finding.beyond and known.proves_lies()):
         status = "reject"
     elif counts["crashed"]:
         status = "crashed"

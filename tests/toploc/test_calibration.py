@@ -237,6 +237,8 @@ def damaged(profile, change) -> str:
     "change",
     [
         lambda c: c.pop("rate"),
+        lambda c: c.update(rate=0.0),
+        lambda c: c.update(rate=1.0),
         lambda c: c.update(more=1),
         lambda c: c.update(format=1),
         lambda c: c.update(traces=-1),

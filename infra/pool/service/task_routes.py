@@ -163,7 +163,7 @@ async def judge(pool: Pool, shard_id: str, verdict: wire.Verdict) -> None:
             reason=verdict.reason,
         )
     )
-    if not verdict.accepted:
+    if not verdict.accepted and (verdict.guilty or verdict.hard):
         kind: Literal["hard_invalidation", "soft_invalidation"] = (
             "hard_invalidation" if verdict.hard else "soft_invalidation"
         )

@@ -28,6 +28,8 @@ class RolloutsRefused(RolloutError):
         self.reasons = list(reasons)
         self.lie = lie
         """Whether only a lie explains it; else it may be an accident, or nobody's fault."""
+        self.strike = not lie
+        """For the pool: who uploads such things again and again gets no more work for a while."""
         self.evidence = dict(evidence or {})
         super().__init__(
             f"rollouts {name} of node {node_id} refused: {'; '.join(reasons)[:500]}. Nothing of "

@@ -125,6 +125,12 @@ class Intake:
             if manifest is not None and job.name not in self._known:
                 # An earlier part of the run took it.
                 self._remember(job, manifest, read_table(self._store, manifest.path).to_pylist())
+            if job.name in self._unchecked and not self._trusted.trained(job):
+                node_id = self._unchecked[job.name][1]
+                if node_id in self.standing.excluded:
+                    # The run died, or its pool was gone, before it was taken back.
+                    self._take_back(job.name, self.path(job), node_id)
+                    return None
             return manifest
 
     def take(self, job: RolloutJob, result: JobResult) -> Manifest:
@@ -204,10 +210,13 @@ class Intake:
                 row["reasons"].append(
                     f"copied: the answer of sample {first.sample_id} of node {first.node_id[:64]}"
                 )
-        lied = self._auditor.proves_lies(upload.node_id, Finding.of(verdicts))
+        finding = Finding.of(verdicts)
+        lied = self._auditor.proves_lies(upload.node_id, finding)
         if not lied:
             self._check_first([place.file for place in repeated.values()])
         self._commit_verdicts(upload, decision, verdicts)
+        if finding.failed:
+            self.withdraw(upload.node_id)
         return decision, verdicts, lied
 
     def _check(self, name: str, model: str, rows: str, audited: bool) -> Rows:
@@ -249,8 +258,13 @@ class Intake:
             if job is None:
                 continue
             verdicts = self._check(name, job.model, path, True)
-            if self._auditor.proves_lies(node_id, Finding.of(verdicts)):
+            finding = Finding.of(verdicts)
+            if self._auditor.proves_lies(node_id, finding):
                 self._exclude(node_id, _reasons(verdicts), {"file": path})
+            elif finding.failed:
+                with self.steady:
+                    if not self._trusted.trained(job):
+                        self._take_back(name, path, node_id)
 
     def _commit_verdicts(self, upload: _Upload, decision: Decision, verdicts: Rows) -> None:
         name = validator_name(self._config.check)

@@ -1,5 +1,6 @@
 """A part of the shards audited, a node that turns into a liar, and what a run does about it."""
 
+import itertools
 from dataclasses import replace
 
 import pytest
@@ -19,12 +20,11 @@ from infra.storage import (
     read_table,
 )
 from tasks.validate import audit, stage
-from tasks.validate.audit import SECRET, Auditor, Finding
+from tasks.validate.audit import SECRET, Auditor, Finding, Records
 from tasks.validate.commit import commit_verdicts
 from tasks.validate.config import AuditConfig, ValidateConfig
 from tasks.validate.revoke import revoke, to_revoke
 from tasks.validate.stage import Validator
-from toploc.record import Record
 from toploc.transcript import Transcript
 
 LAYOUT = RunLayout("r")
@@ -171,8 +171,13 @@ def test_without_a_floor_everything_is_audited_and_no_secret_is_made(planned, tm
 
 
 def test_an_honest_refusal_catches_nobody():
+    numbers = itertools.count()
+
     def row(verdict, *reasons):
-        return {"verdict": verdict, "reasons": list(reasons), "figures": "{}"}
+        number = str(next(numbers))
+        return {
+            "trace_id": number, "verdict": verdict, "reasons": list(reasons), "figures": "{}",
+        }  # fmt: skip
 
     honest = [
         row("accepted"), row("accepted_unaudited"), row("crashed", "validator:RuntimeError"),
@@ -180,26 +185,32 @@ def test_an_honest_refusal_catches_nobody():
     ]  # fmt: skip
     soft = row("rejected", "outside_calibration: 'x' was never seen", "exp_mismatches: 9")
     soft["figures"] = '{"soft": true}'
-    beyond = row("rejected", "margin_mean: 0.3, allowed is 0.0005")
-    beyond["figures"] = '{"refusal_rate": 1e-4}'
 
-    def said(*rows, before=None):
+    def beyond():
+        refused = row("rejected", "margin_mean: 0.3, allowed is 0.0005")
+        return refused | {"figures": '{"refusal_rate": 1e-4}'}
+
+    def said(*rows, accepted=0, before=()):
+        known = Records()
+        known.accepted["n"] = accepted
+        known.beyond["n"] = dict.fromkeys(before, 1e-4)
         finding = Finding.of(rows)
-        return finding.failed, finding.proves_lies(before or Record())
+        return finding.failed, known.prove_lies("n", finding)
 
     assert said(*honest) == (False, False)
-    assert said(*honest, before=Record(2, 2, 1e-4)) == (False, False)
+    assert said(*honest, before=["a", "b"]) == (False, False)
     assert said(*honest, soft) == said(*[soft] * 9) == (True, False)
     assert said(row("rejected", "proof_missing")) == (True, True)
-    assert said(*honest, row("rejected", "engine_error", "replayed: chunk 2 is chunk 1")) == (
-        True,
-        True,
-    )
+    replayed = row("rejected", "engine_error", "replayed: chunk 2 is chunk 1")
+    assert said(*honest, replayed) == (True, True)
     # Limits refuse an honest trace now and then, but not two of two, nor one after another.
-    assert said(*honest, beyond) == (True, False)
-    assert said(*[row("accepted")] * 20, *[beyond] * 2) == (True, False)
-    assert said(beyond, beyond) == (True, True)
-    assert said(*honest, beyond, before=Record(50, 3, 1e-4)) == (True, True)
+    assert said(*honest, beyond()) == (True, False)
+    assert said(*[row("accepted")] * 20, beyond(), beyond()) == (True, False)
+    assert said(beyond(), beyond()) == (True, True)
+    assert said(*honest, beyond(), accepted=50, before=["a", "b", "c"]) == (True, True)
+    # The same trace again says nothing new.
+    again = beyond()
+    assert said(again, again, before=[again["trace_id"]]) == (True, False)
 
 
 def test_what_limits_refused_adds_up_over_shards_and_restarts(planned, pool, generator, shards):

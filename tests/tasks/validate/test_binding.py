@@ -124,6 +124,15 @@ def test_a_node_that_signs_what_it_forged_is_refused_for_that(engine, honest, fo
     assert set(found) - provenance, "a proof that does not fit is refused by its figures first"
 
 
+def test_a_copied_proof_is_a_lie_wherever_it_was_made(engine, honest):
+    rows = copy.deepcopy(honest)
+    copy_proofs(rows[0], rows[1])
+    rows[0]["engine"] = "transformers|SomeVendor-1-1+avx9|float32|sdpa_grouped"
+    sign(rows[0])
+    found, soft = codes(engine, rows)
+    assert not soft and {"outside_calibration", "copied_proof"} <= set(found)
+
+
 @pytest.mark.parametrize(
     "forge",
     [

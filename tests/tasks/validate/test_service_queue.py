@@ -5,6 +5,7 @@ import pytest
 
 from tasks.validate.errors import OtherRequest, QueueTaken
 from tasks.validate.service_queue import MAX_ATTEMPTS, WorkQueue
+from toploc.record import Record
 
 
 @pytest.fixture
@@ -96,3 +97,17 @@ def test_closing_lets_go_who_waits_and_drops_what_comes_late(path):
     queue.finish(running, {"status": "accept"})
     again = WorkQueue(path)
     assert again.find("a").state == "waiting" and again.take(0).attempts == 2
+
+
+def test_a_trace_counts_once_in_the_record_of_its_node(tmp_path):
+    path = tmp_path / "queue.sqlite"
+    queue = WorkQueue(path)
+    assert queue.record("n", {"a": 0.0, "b": 1e-4}) == Record(2, 1, 1e-4)
+    # The same file under another name, and one good file again and again.
+    assert queue.record("n", {"a": 0.0, "b": 1e-4}) == Record(2, 1, 1e-4)
+    assert queue.record("n", {"a": 1e-4, "b": 0.0}) == Record(2, 1, 1e-4)
+    assert queue.record("another", {"b": 1e-4}) == Record(1, 1, 1e-4)
+    queue.close()
+    queue = WorkQueue(path)
+    assert queue.record("n", {"c": 1e-3}) == Record(3, 2, 1e-3)
+    queue.close()

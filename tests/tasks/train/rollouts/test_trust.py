@@ -239,3 +239,23 @@ def test_excluded_in_one_run_is_excluded_in_all_of_a_root(start):
     run = start([Node(1)])
     run.pool.distrust("node-2", "forged_rewards: 1", {})
     assert Standing(run.store, "c").excluded == {"node-2"}
+
+
+def test_what_a_killed_run_did_not_take_back_is_taken_back_by_the_next(start, unlucky, monkeypatch):
+    node = Node(1)
+    run = start([node], config=SHARE)
+    run.take(make_job(number=0))
+    node.lie = another_version
+    lie = make_job(number=1)
+    assert run.take(lie).info["audited"] is False
+    node.lie = lambda rows, payload, key: rows[:-1]
+
+    def dies(node_id):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(run.intake, "withdraw", dies)
+        run.take(make_job(number=2))
+    again = start([node, Node(2)], config=SHARE)
+    assert again.intake.committed(lie) is None
+    assert again.intake.committed(make_job(number=0)) is not None
