@@ -150,13 +150,14 @@ class WorkQueue:
 
     def record(self, node_id: str, traces: Mapping[str, float]) -> Record:
         """The record of a node with these traces in it: the rate of the limits which refused one,
-        0 for one that was accepted. A trace counts once, as it was judged first."""
+        0 for one that was accepted. A trace counts once, as refused if it ever was."""
         with self._changed:
             if self.closed:
                 return Record()
             self._db.execute("BEGIN")
             self._db.executemany(
-                "INSERT OR IGNORE INTO record VALUES (?, ?, ?)",
+                "INSERT INTO record VALUES (?, ?, ?) "
+                "ON CONFLICT DO UPDATE SET rate = max(rate, excluded.rate)",
                 [(node_id, trace, rate) for trace, rate in traces.items()],
             )
             row = self._db.execute(

@@ -105,9 +105,11 @@ def test_a_trace_counts_once_in_the_record_of_its_node(tmp_path):
     assert queue.record("n", {"a": 0.0, "b": 1e-4}) == Record(2, 1, 1e-4)
     # The same file under another name, and one good file again and again.
     assert queue.record("n", {"a": 0.0, "b": 1e-4}) == Record(2, 1, 1e-4)
-    assert queue.record("n", {"a": 1e-4, "b": 0.0}) == Record(2, 1, 1e-4)
+    assert queue.record("n", {"b": 0.0}) == Record(2, 1, 1e-4)
+    # An honest version first does not cover for another one later.
+    assert queue.record("n", {"a": 1e-4}) == Record(2, 2, 1e-4)
     assert queue.record("another", {"b": 1e-4}) == Record(1, 1, 1e-4)
     queue.close()
     queue = WorkQueue(path)
-    assert queue.record("n", {"c": 1e-3}) == Record(3, 2, 1e-3)
+    assert queue.record("n", {"c": 1e-3}) == Record(3, 3, 1e-3)
     queue.close()
