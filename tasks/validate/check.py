@@ -17,9 +17,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from data_contracts.errors import BadValue
+from data_contracts.ids import normal_sampling
 from infra.inference.protocol import PROOF_ROWS, Engine
 from infra.models.profiles import find_profile
 from tasks.validate.config import ValidateConfig
+from toploc.errors import InvalidSettings
 from toploc.misplaced import permuted
 from toploc.profile import Profile
 from toploc.sampling import Claims, SamplingLimits, SamplingRule, examine, judge_sampling
@@ -89,7 +92,19 @@ def before_prefill(trace: Mapping[str, Any], facts: ModelFacts) -> Verdict | Non
         return Verdict("rejected", ["longer_than_context"])
     if not trace["proofs"]:
         return Verdict("rejected", ["proof_missing"])
+    if not _can_be_sampled(trace["sampling"]):
+        return Verdict("rejected", ["bad_sampling"])
     return None
+
+
+def _can_be_sampled(sampling: str) -> bool:
+    """Whether sampling parameters that came with a trace are such that anybody can sample by."""
+    given = json.loads(sampling)
+    try:
+        SamplingRule(given["temperature"], given["top_p"], given["top_k"], given["min_p"])
+        return bool(given == normal_sampling(given))
+    except (InvalidSettings, BadValue, TypeError):
+        return False
 
 
 def check_trace(

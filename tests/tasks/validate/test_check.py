@@ -199,6 +199,15 @@ def test_a_model_without_a_profile_is_judged_by_fixed_limits(engine, honest, tra
     assert one.verdict == "rejected" and "soft" not in one.figures
 
 
+@pytest.mark.parametrize(
+    "changed", [{"temperature": 1e7}, {"temperature": "1.0"}, {"top_p": 2.0}, {"max_tokens": "9"}]
+)
+def test_sampling_that_nobody_can_do_is_the_nodes_fault(engine, trace, changed):
+    sampling = json.dumps(json.loads(trace["sampling"]) | changed)
+    (found,) = verdict(engine, trace | {"sampling": sampling})
+    assert (found.verdict, found.reasons) == ("rejected", ["bad_sampling"])
+
+
 def test_our_own_fault_is_a_crash_and_never_accepted(engine, honest, trace):
     def fails(items):
         raise RuntimeError("out of memory")
