@@ -125,9 +125,9 @@ class ShardRunner:
 
     def _run(self) -> None:
         try:
-            while self._have_worker():
-                lease = self._next()
-                if lease is None:
+            while self._have_worker() and (lease := self._next()) is not None:
+                # One that died while it had nothing to do is no shard's failure.
+                if not self._have_worker():
                     break
                 self._one(lease)
         except OSError as error:
@@ -200,6 +200,8 @@ class ShardRunner:
             return None
         try:
             answer = self._ask(lease, work.payload | {"job_id": lease.shard_id, "out": inside})
+            if answer is None:
+                return None
             if "error" in answer:
                 return ShardFailure(
                     group_id=group_id, cause="user", kind=str(answer.get("error_kind"))[:200],
@@ -207,9 +209,10 @@ class ShardRunner:
                 )  # fmt: skip
             return _checked(answer, out)
         except WorkerDied as error:
+            # Its process may still be ending, and would pass for a worker that is free.
+            self._drop_worker()
             if self._wanted != lease or self._ended:
                 return None
-            self._drop_worker()
             self._deaths[lease.shard_id] += 1
             again = self._deaths[lease.shard_id] > 1
             return ShardFailure(
@@ -217,11 +220,12 @@ class ShardRunner:
                 reason=str(error)[:MAX_REASON],
             )  # fmt: skip
 
-    def _ask(self, lease: Lease, work: dict[str, Any]) -> dict[str, Any]:
+    def _ask(self, lease: Lease, work: dict[str, Any]) -> dict[str, Any] | None:
+        """What the worker answers; None when the lease was taken back before it was asked."""
         with self._condition:
             worker = self._worker
             if worker is None or self._ended or self._wanted != lease:
-                raise WorkerDied("the lease was taken back")
+                return None
             self._asking = True
         try:
             return worker.ask(work, self._note)
