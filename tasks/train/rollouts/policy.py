@@ -2,10 +2,11 @@
 
 Invariants: the engine holds the weights of exactly one version at a time, and says its revision;
 it is changed between batches only, never within one; weights are replaced in place where nothing
-but the weights differs, so that a swap costs a read of the file and no second copy in memory.
+but the weights differs, so that a swap costs a read of the file and no second copy in memory; what
+is loaded does not need its directory any more, which another process may tidy away.
 """
 
-import filecmp
+import hashlib
 from pathlib import Path
 
 from infra.broadcast import BroadcastClient, Version
@@ -32,7 +33,10 @@ class Policy:
             broadcast.url, broadcast.stream, broadcast.publisher, directory, broadcast.keep
         )
         self._engine: TransformersEngine | None = None
-        self._loaded: Version | None = None
+        self._loaded = -1
+        """Number of the version that the engine holds."""
+        self._beside: dict[str, str] = {}
+        """What `_beside` gave for it."""
 
     def use_newest(self, least: int, most: int) -> tuple[int, TransformersEngine]:
         """The newest version from `least` to `most`, loaded; its number and the engine."""
@@ -45,28 +49,30 @@ class Policy:
 
     def load(self, version: Version) -> TransformersEngine:
         """The engine with a version's weights."""
-        if self._engine is None or self._loaded is None:
-            self._engine = self._made(version)
-        elif self._loaded.number != version.number:
-            if _only_weights_differ(self._loaded.path, version.path):
-                self._engine.replace_weights(
-                    version.path, directory_revision(version.path, COMPUTE_DTYPE)
-                )
-            else:
-                self._engine.close()
-                self._engine = self._made(version)
-        self._loaded = version
-        return self._engine
+        engine = self._engine
+        if engine is not None and self._loaded == version.number:
+            return engine
+        beside = _beside(version.path)
+        revision = directory_revision(version.path, COMPUTE_DTYPE)
+        if engine is not None and self._beside == beside:
+            engine.replace_weights(version.path, revision)
+        else:
+            self._close_engine()
+            engine = TransformersEngine(
+                version.path, self.model, revision, COMPUTE_DTYPE, self._threads
+            )
+        self._engine, self._loaded, self._beside = engine, version.number, beside
+        return engine
 
     def close(self) -> None:
         """Free the model and the connections."""
         self._client.close()
+        self._close_engine()
+
+    def _close_engine(self) -> None:
         if self._engine is not None:
             self._engine.close()
-
-    def _made(self, version: Version) -> TransformersEngine:
-        revision = directory_revision(version.path, COMPUTE_DTYPE)
-        return TransformersEngine(version.path, self.model, revision, COMPUTE_DTYPE, self._threads)
+            self._engine = None
 
 
 class Policies:
@@ -85,12 +91,10 @@ class Policies:
         return held
 
 
-def _only_weights_differ(old: Path, new: Path) -> bool:
-    names = [[p.name for p in hashed_files(path) if not _weights(p)] for path in (old, new)]
-    if names[0] != names[1] or not old.is_dir():
-        return False
-    return all(filecmp.cmp(old / name, new / name, shallow=False) for name in names[0])
-
-
-def _weights(path: Path) -> bool:
-    return path.name.endswith(".safetensors")
+def _beside(directory: Path) -> dict[str, str]:
+    """SHA-256 by name of the files that an engine is made of, without the weights."""
+    return {
+        path.name: hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in hashed_files(directory)
+        if not path.name.endswith(".safetensors")
+    }
