@@ -28,6 +28,8 @@ from infra.broadcast.origin import published
 from infra.pool.service.limits import BoundedHttp
 
 START_SECONDS = 60.0
+END_SECONDS = 5
+"""How long requests may go on when the origin is to end: a slow reader does not keep it."""
 _NAME = re.compile(rf"{re.escape(MANIFEST_NAME)}|shard_[0-9]{{5,}}\.bin")
 
 
@@ -81,6 +83,7 @@ def serving(
             http=BoundedHttp,
             log_level="warning",
             limit_concurrency=256,
+            timeout_graceful_shutdown=END_SECONDS,
         )
         server = uvicorn.Server(config)
         thread = threading.Thread(target=server.run, args=([listening],), daemon=True)

@@ -4,6 +4,7 @@ import os
 import socket
 import subprocess
 import sys
+import threading
 from contextlib import suppress
 
 import pytest
@@ -108,3 +109,19 @@ def test_a_connection_that_says_nothing_is_closed(origin, monkeypatch):
         address = ("127.0.0.1", int(url.rpartition(":")[2]))
         with socket.create_connection(address, timeout=60) as line, suppress(ConnectionResetError):
             assert line.recv(1) == b""
+
+
+def test_a_client_that_stops_reading_does_not_keep_it_from_ending(origin, monkeypatch):
+    monkeypatch.setattr(service, "END_SECONDS", 1)
+    (origin.root / "0").mkdir()
+    with open(origin.root / "0" / "shard_00000.bin", "wb") as shard:
+        shard.truncate(1 << 28)  # more than a connection holds
+    block = service.serving({"policy": origin.root})
+    address = ("127.0.0.1", int(block.__enter__().rpartition(":")[2]))
+    with socket.create_connection(address, timeout=60) as line:
+        line.sendall(b"GET /policy/0/shard_00000.bin HTTP/1.1\r\nHost: origin\r\n\r\n")
+        assert line.recv(100)
+        ending = threading.Thread(target=block.__exit__, args=(None, None, None), daemon=True)
+        ending.start()
+        ending.join(30)
+        assert not ending.is_alive()
