@@ -29,6 +29,7 @@ from infra.broadcast.manifest import (
     parse,
     shard_name,
 )
+from infra.models.directory import SUFFIXES, model_files
 from infra.storage.errors import BadPath
 from infra.storage.layout import segment
 from infra.storage.local import TEMP_PREFIX, directory_lock, fsync_path
@@ -62,7 +63,7 @@ class Origin:
         return published(self.root)
 
     def publish(self, version: int, directory: Path) -> Manifest:
-        """Publish the files of a directory (no directories below it) as a version."""
+        """Publish the model of a directory as a version; what else lies there stays here."""
         files = _files_of(directory)
         with directory_lock(self.root):
             for left in self.root.glob(f"{TEMP_PREFIX}*"):
@@ -128,16 +129,15 @@ def published(root: Path) -> list[int]:
 
 
 def _files_of(directory: Path) -> tuple[File, ...]:
-    paths = sorted(directory.iterdir()) if directory.is_dir() else []
+    paths = model_files(directory) if directory.is_dir() else []
     try:
         files = tuple(File(segment(p.name, "file"), p.stat().st_size) for p in paths)
     except BadPath as error:
         raise NothingToPublish(f"{directory} cannot be a version: {error}") from error
-    odd = [path.name for path in paths if not path.is_file()]
-    if odd or not sum(file.size for file in files):
+    if not sum(file.size for file in files):
         raise NothingToPublish(
-            f"{directory} cannot be a version: {f'{odd} are no files' if odd else 'it is empty'}; "
-            "give a directory that holds files only"
+            f"{directory} cannot be a version: it holds nothing of a model; give a directory with "
+            f"files whose names end in {', '.join(SUFFIXES)}"
         )
     return files
 

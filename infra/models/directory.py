@@ -19,6 +19,8 @@ NEXT_STEP = (
     "Save the model there with save_pretrained (safetensors, not pickled weights) and its "
     "tokenizer with a chat template."
 )
+SUFFIXES = (".safetensors", ".json", ".jinja", ".model", ".txt")
+"""Of weights, config, tokenizer and template; weights of other suffixes are pickles."""
 SAMPLING_KEYS = {"temperature": float, "top_p": float, "top_k": int, "min_p": float}
 
 
@@ -31,6 +33,15 @@ class Card:
     parameters: int
     sampling: dict[str, Any]
     """The sampling settings of generation_config.json."""
+
+
+def model_files(directory: Path) -> list[Path]:
+    """The files that a copy of a model needs, by name; dot files and directories are none."""
+    return sorted(
+        path
+        for path in directory.iterdir()
+        if path.suffix in SUFFIXES and not path.name.startswith(".") and path.is_file()
+    )
 
 
 def check_complete(directory: Path, model_id: str) -> None:

@@ -14,14 +14,13 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
+from infra.models.directory import model_files
 from tasks.train.trainer.config import LoraSettings
 from tasks.train.trainer.files import whole_directory
 from tasks.train.trainer.lora import WEIGHTS, factors, lora_layers, save_settings, saved_name
 from tasks.train.trainer.policy import Policy
 from tasks.train.trainer.ranks import Ranks, whole
 
-BESIDE = {".json", ".jinja", ".model", ".txt"}
-"""Files of the start model that go with each version: config, tokenizer, template."""
 INDEX = "model.safetensors.index.json"
 
 
@@ -49,8 +48,8 @@ def write_weights(
         if alone and lora is not None:
             save_settings(lora, temp)
             return
-        for path in sorted(start.iterdir()):
-            if path.suffix in BESIDE and path.name not in (INDEX, "config.json"):
+        for path in model_files(start):
+            if path.suffix != ".safetensors" and path.name not in (INDEX, "config.json"):
                 shutil.copyfile(path, temp / path.name)
         config = json.loads((start / "config.json").read_text())
         config.pop("torch_dtype", None)

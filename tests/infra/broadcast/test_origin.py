@@ -47,13 +47,24 @@ def test_what_a_killed_publisher_left_is_no_version_and_goes(origin, weights):
     assert sorted(os.listdir(origin.root)) == ["0", "1"]
 
 
-def test_only_directories_of_files_can_be_versions(origin, weights, tmp_path):
-    nested = weights(0)
-    (nested / "more").mkdir()
+def test_a_model_is_published_without_what_else_lies_there(origin, weights):
+    source = weights(0)
+    files = sorted(os.listdir(source))
+    for name in (".gitattributes", ".hidden.json", "README.md", "pytorch_model.bin", "weights.pt"):
+        (source / name).write_bytes(b"x")
+    (source / "onnx").mkdir()
+    (source / "onnx" / "model.safetensors").write_bytes(b"x")
+    (source / "folder.json").mkdir()
+    assert [file.name for file in origin.publish(0, source).files] == files
+
+
+def test_what_holds_no_model_is_no_version(origin, tmp_path):
     (tmp_path / "nothing").mkdir()
-    for directory in (nested, tmp_path / "nothing", tmp_path / "absent"):
-        with pytest.raises(NothingToPublish):
-            origin.publish(0, directory)
+    (tmp_path / "pickle").mkdir()
+    (tmp_path / "pickle" / "pytorch_model.bin").write_bytes(b"x")
+    for name in ("nothing", "pickle", "absent"):
+        with pytest.raises(NothingToPublish, match="nothing of a model"):
+            origin.publish(0, tmp_path / name)
     assert origin.versions() == []
 
 
