@@ -109,8 +109,9 @@ class Trainer:
         self.total_samples += len(samples)
         rows = [row for batch in batches for row in batch.rows]
         own = [sum(row.tokens for row in rows), sum(row.cells for row in rows), self._work(batches)]
-        total = self.ranks.total(torch.tensor(own, device=self.ranks.device))
-        computed, cells, operations = total.tolist()
+        # float64: operations of a large step exceed 64-bit integers
+        counted = torch.tensor([float(x) for x in own], dtype=torch.float64)
+        computed, cells, operations = self.ranks.total(counted.to(self.ranks.device)).tolist()
         seconds = done - begin
         tflops = 1e-12 * operations / seconds / self.ranks.world
         peak = self.config.peak_tflops
@@ -125,7 +126,7 @@ class Trainer:
             "optim/learning_rate": self._learning_rate(self.optimizer_steps - 1),
             "optim/steps": float(self.optimizer_steps),
             **data_figures(samples),
-            "data/computed_tokens": float(computed),
+            "data/computed_tokens": computed,
             "data/attention_padding": 1 - tokens / cells,
             "data/micro_batches": float(len(rows)),
             "data/total_tokens": float(self.total_tokens),

@@ -46,3 +46,12 @@ def test_attention_counts_its_pairs() -> None:
         assert attention == 2 * sample.tokens**2 * operations.attention
         assert operations.bundle([sample]) == operations.forward([row])
     assert operations.attention == 256  # 2 layers, 4 heads of 32
+
+
+def test_operations_beyond_64_bits_are_reported() -> None:
+    trainer = new_trainer()
+    trainer._operations = replace(trainer._operations, body=10**19)
+    samples = make_samples(prompts=2)
+    metrics = trainer.train_step(samples)
+    reported = 1e12 * metrics["perf/tflops_per_rank"] * metrics["time/step"]
+    assert reported > 2e19 * sum(len(sample.output_ids) for sample in samples)
