@@ -6,6 +6,9 @@ flow `run` with the profile that the config names. A run that is started again w
 where it stopped, also after kill -9 of the flow, the trainer or a node.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from logging import Logger, LoggerAdapter
 from typing import Any, cast
 from uuid import UUID
 
@@ -69,14 +72,25 @@ def shown(run: RlRun) -> Events:
 
     def stepped(made: dict[str, Any]) -> None:
         if made["step"] * 100 // steps > (made["step"] - 1) * 100 // steps:
-            update_progress_artifact(progress, 100.0 * made["step"] / steps)
+            with _shown_or_not(logger):
+                update_progress_artifact(progress, 100.0 * made["step"] / steps)
 
     def evaluated(found: Evaluation) -> None:
         rates = ", ".join(f"{k} {r.sampled.mean:.3f}" for k, r in found.kinds.items())
         logger.info("version %d after %.0f s: %s", found.version, found.seconds, rates)
-        publish_artifacts(run)
+        with _shown_or_not(logger):
+            publish_artifacts(run)
 
     return Events(stepped, evaluated)
+
+
+@contextmanager
+def _shown_or_not(logger: "Logger | LoggerAdapter[Logger]") -> Iterator[None]:
+    """What cannot be shown now, as Prefect's server is away, is no reason to stop training."""
+    try:
+        yield
+    except Exception as error:
+        logger.warning("not shown in the UI: %s: %s", type(error).__name__, error)
 
 
 def publish_artifacts(run: RlRun) -> None:

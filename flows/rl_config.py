@@ -103,6 +103,32 @@ class RlConfig(BaseModel):
                 "together have to fit into trainer.micro_batch_tokens = "
                 f"{self.trainer.micro_batch_tokens}: raise that, or sample fewer tokens"
             )
+        limit = self.sampling.max_tokens
+        if self.lengths.overlong == "penalty" and self.lengths.overlong_cache > limit:
+            raise ValueError(
+                f"lengths.overlong_cache is {self.lengths.overlong_cache}, above "
+                f"sampling.max_tokens = {limit}, where the penalty ends: lower it"
+            )
+        if max(self.lengths.targets, default=0) > limit:
+            raise ValueError(
+                f"lengths.targets go up to {max(self.lengths.targets)} tokens, and "
+                f"sampling.max_tokens = {limit} cuts every answer there: raise that"
+            )
+        sampled = self.sampling
+        filtered = sampled.top_p < 1 or sampled.top_k > 0 or sampled.min_p > 0
+        if filtered and self.objective.correction == "geometric":
+            raise ValueError(
+                "objective.correction is 'geometric', and with sampling.top_p, top_k or min_p the "
+                "nodes' log-probabilities are those of the tokens that are kept, which would drop "
+                "nearly all samples: sample without them, or set it to 'tis'"
+            )
+        last = self.rounds.steps * self.trainer.optimizer_steps
+        total = self.trainer.total_steps
+        if self.trainer.schedule != "constant" and total is not None and total < last:
+            raise ValueError(
+                f"trainer.total_steps is {total}, and rounds.steps x trainer.optimizer_steps is "
+                f"{last}: the learning rate would be 0 before the end; set it to {last} or more"
+            )
         lora = self.trainer.lora
         if lora is not None and lora.save == "adapter":
             raise ValueError(

@@ -1,7 +1,8 @@
 """RL runs: their record, their tasks, what the rounds get from their config.
 
 Invariant: `rl.toml` is written once, before anything else of the run, and only a run with the same
-config goes on; the dataset that its tasks come from is written down at the first start.
+config goes on; the version of the dataset that its tasks come from is written down at the first
+start.
 """
 
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from infra.storage import RunLayout, Store
 from tasks.report.funnel import funnel
 from tasks.train.rounds.layout import RlLayout
 from tasks.train.rounds.session import Rounds
-from tasks.train.rounds.tasks import TaskSplit
+from tasks.train.rounds.tasks import TaskSplit, version_of
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,7 @@ def dataset_of(run: RlRun) -> str:
     path = f"{run.layout.root}/dataset.json"
     if not run.store.exists(path):
         dataset = run.config.tasks.dataset or publish_tasks(run)
-        run.store.write_json(path, {"dataset": dataset})
+        run.store.write_json(path, {"dataset": version_of(dataset)})
     return str(run.store.read_json(path)["dataset"])
 
 

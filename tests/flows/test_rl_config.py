@@ -16,7 +16,7 @@ def load(*overrides: str, profile: str = "rl-local") -> RlConfig:
     return load_config(RlConfig, profile, list(overrides))
 
 
-@pytest.mark.parametrize("profile", ["rl-local", "rl-lengths"])
+@pytest.mark.parametrize("profile", ["rl-local", "rl-lengths", "rl-arithmetic"])
 def test_profiles_are_valid(profile):
     assert load(profile=profile).origin.here_only()
 
@@ -32,6 +32,10 @@ def test_profiles_are_valid(profile):
         (["provision.strangers=true"], "strangers need a pool's service"),
         (["sampling.max_tokens=4000"], "fit into trainer.micro_batch_tokens = 2048"),
         (["trainer.lora.save=adapter"], "nodes load whole models"),
+        (["lengths.targets=[20, 40]", "lengths.reward=exact"], "40 tokens, and .*28 cuts every"),
+        (["lengths.overlong=penalty", "lengths.overlong_cache=29"], "above sampling.max_tokens"),
+        (["objective.correction=geometric", "sampling.top_p=0.9"], "set it to 'tis'"),
+        (["rounds.steps=51"], r"total_steps is 200, .* is 204: .* set it to 204 or more"),
         (["sampling.temperature=0.0"], "nothing could be learned"),
     ],
 )

@@ -26,9 +26,16 @@ PROMPT_COLUMNS = ("input_tokens", "prompt", "problem_id", "task_id", "task_type"
 
 
 def faults(
-    job: RolloutJob, rows: Sequence[Mapping[str, Any]], node_id: str, tokenizer: ChatTokenizer
+    job: RolloutJob,
+    rows: Sequence[Mapping[str, Any]],
+    node_id: str,
+    tokenizer: ChatTokenizer,
+    vocabulary: int,
 ) -> dict[str, str]:
-    """Sample id -> why the row cannot be an honest answer; ids that were not asked for under ''."""
+    """Sample id -> why the row cannot be an honest answer; ids that were not asked for under ''.
+
+    The policy's token ids are below `vocabulary`.
+    """
     asked = {
         job.sample_id(group.group, at): (group, at)
         for group in job.groups
@@ -45,7 +52,7 @@ def faults(
     found = {}
     for row in rows:
         group, at = asked[row["sample_id"]]
-        fault = _fault(row, job, group, at, node_id, tokenizer)
+        fault = _fault(row, job, group, at, node_id, tokenizer, vocabulary)
         if fault:
             found[row["sample_id"]] = fault
     return found
@@ -58,10 +65,11 @@ def _fault(
     at: int,
     node_id: str,
     tokenizer: ChatTokenizer,
+    vocabulary: int,
 ) -> str:
     problem = (
         _not_asked(row, job, group, at)
-        or _impossible(row, job, group)
+        or _impossible(row, job, vocabulary)
         or _reward_out_of_bounds(row)
     )
     if problem:
@@ -109,12 +117,14 @@ def _not_asked(row: Mapping[str, Any], job: RolloutJob, group: Group, at: int) -
     return ""
 
 
-def _impossible(row: Mapping[str, Any], job: RolloutJob, group: Group) -> str:
+def _impossible(row: Mapping[str, Any], job: RolloutJob, vocabulary: int) -> str:
     if row["output_logprobs"] is None:
         return "logprobs_missing: there are none for the output tokens"
     problem = impossible(trace(dict(row)), job.sampling.max_tokens)
     if problem:
         return f"impossible: {problem}"
+    if max(row["output_tokens"], default=0) >= vocabulary:
+        return f"impossible: token {max(row['output_tokens'])}; the policy has {vocabulary} tokens"
     if not (math.isfinite(row["seconds"]) and row["seconds"] >= 0):
         return f"impossible: {row['seconds']} seconds"
     due = proof_bytes(len(row["output_tokens"]))

@@ -8,6 +8,7 @@ reason to look.
 
 import hashlib
 import math
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +17,8 @@ import numpy as np
 
 IMPROBABLE = 20.0
 """Nats: an answer that is sampled once in 5e8 times, by its own log-probabilities."""
+KEPT_STEPS = 32
+"""Rollout steps whose answers are remembered."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +34,7 @@ class Seen:
     """Improbable answers and who gave them first."""
 
     def __init__(self) -> None:
-        self._places: dict[bytes, Place] = {}
+        self._steps: defaultdict[int, dict[bytes, Place]] = defaultdict(dict)
 
     def repeated(self, rows: Sequence[Mapping[str, Any]], file: str) -> dict[str, Place]:
         """Sample id -> where its answer was seen before, also among the rows themselves."""
@@ -41,7 +44,8 @@ class Seen:
             key = _key(row)
             if key is None:
                 continue
-            before = self._places.get(key) or own.get(key)
+            known = (places[key] for places in [*self._steps.values(), own] if key in places)
+            before = next(known, None)
             if before is not None and before.sample_id != row["sample_id"]:
                 found[row["sample_id"]] = before
             own.setdefault(key, Place(row["sample_id"], file, row["node_id"]))
@@ -53,12 +57,15 @@ class Seen:
             key = _key(row)
             if key is not None:
                 place = Place(row["sample_id"], file, row["node_id"])
-                self._places.setdefault(key, place)
+                self._steps[row["rollout_step"]].setdefault(key, place)
+        newest = max(self._steps, default=0)
+        for step in [step for step in self._steps if step <= newest - KEPT_STEPS]:
+            del self._steps[step]
 
     def forget(self, file: str) -> None:
         """The file was taken back."""
-        kept = {key: place for key, place in self._places.items() if place.file != file}
-        self._places = kept
+        for step, places in self._steps.items():
+            self._steps[step] = {k: place for k, place in places.items() if place.file != file}
 
 
 def _key(row: Mapping[str, Any]) -> bytes | None:

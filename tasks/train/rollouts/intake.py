@@ -38,7 +38,7 @@ from tasks.train.objective.config import Advantage, LengthConfig
 from tasks.train.rollouts.check import NO_VERSION, CheckPayload, check_job
 from tasks.train.rollouts.claims import faults, forged
 from tasks.train.rollouts.config import TrustConfig
-from tasks.train.rollouts.copies import Seen
+from tasks.train.rollouts.copies import KEPT_STEPS, Seen
 from tasks.train.rollouts.errors import CheckCrashed, RolloutsRefused
 from tasks.train.rollouts.job import KIND, Broadcast, RolloutJob
 from tasks.train.rollouts.rewards import rewarded
@@ -48,6 +48,8 @@ from tasks.validate.audit import Auditor, Decision, Finding
 from tasks.validate.commit import ACCEPTED, validator_name
 
 CHECK_ATTEMPTS = 3
+MOST_FAILED = 0.02
+"""Share of an upload's rows, but always one row, that a node may say it failed at."""
 
 Rows = list[dict[str, Any]]
 
@@ -59,13 +61,15 @@ class Trusted:
     answers: Mapping[str, str]
     """Task id -> verification_info."""
     tokenizer: ChatTokenizer
+    vocabulary: int
+    """Token ids of the policy are below it."""
     lengths: LengthConfig
     advantage: Advantage
     broadcast: Broadcast
     folder: Callable[[RolloutJob], str]
     """Where the accepted rollouts of a job are committed."""
-    trained: Callable[[RolloutJob], bool]
-    """Whether a job's step has its selection: what was trained on cannot be taken back."""
+    final: Callable[[RolloutJob], bool]
+    """Whether a job was trained on or is in an evaluation: then it cannot be taken back."""
 
 
 @dataclass(frozen=True)
@@ -125,7 +129,7 @@ class Intake:
             if manifest is not None and job.name not in self._known:
                 # An earlier part of the run took it.
                 self._remember(job, manifest, read_table(self._store, manifest.path).to_pylist())
-            if job.name in self._unchecked and not self._trusted.trained(job):
+            if job.name in self._unchecked and not self._trusted.final(job):
                 node_id = self._unchecked[job.name][1]
                 if node_id in self.standing.excluded:
                     # The run died, or its pool was gone, before it was taken back.
@@ -151,7 +155,7 @@ class Intake:
         """Take back what was believed of a node without a check and is not trained on yet."""
         with self.steady:
             for name, (job, node) in list(self._unchecked.items()):
-                if node == node_id and not self._trusted.trained(job):
+                if node == node_id and not self._trusted.final(job):
                     self._take_back(name, self.path(job), node_id)
 
     def _take_back(self, name: str, path: str, node_id: str) -> None:
@@ -176,9 +180,12 @@ class Intake:
         except BadFile as bad:
             raise self._refused(job, node_id, [bad.reason], {"sha256": bad.sha256}) from bad
         upload = _Upload(job, result, sha256, rows)
-        found = faults(job, rows, node_id, self._trusted.tokenizer)
+        found = faults(job, rows, node_id, self._trusted.tokenizer, self._trusted.vocabulary)
         if found:
             raise self._refuse(upload, found)
+        failed = sum(row["status"] == "engine_error" for row in rows)
+        if failed > max(1.0, MOST_FAILED * len(rows)):
+            raise self._refuse(upload, {"": f"too_many_failed: {failed} of {len(rows)} samples"})
         received = commit_table(
             self._store,
             self._layout.received(KIND, upload.held),
@@ -263,7 +270,7 @@ class Intake:
                 self._exclude(node_id, _reasons(verdicts), {"file": path})
             elif finding.failed:
                 with self.steady:
-                    if not self._trusted.trained(job):
+                    if not self._trusted.final(job):
                         self._take_back(name, path, node_id)
 
     def _commit_verdicts(self, upload: _Upload, decision: Decision, verdicts: Rows) -> None:
@@ -309,6 +316,10 @@ class Intake:
             row | ours | {"input_logprobs": None, "error": None}
             for row, ours in zip(good, rewards, strict=True)
         ]
+        broken = {row["group"] for row in upload.rows if row["sample_id"] in reasons}
+        for row in rows:
+            if row["group"] in broken:
+                row["advantages"] = None
         return self._accept(upload, decision, rows, reasons)
 
     def _accept(
@@ -353,6 +364,10 @@ class Intake:
         self._seen.add(rows, manifest.path)
         if not manifest.info["audited"]:
             self._unchecked[job.name] = (job, manifest.info["node_id"])
+        for name, (old, _) in list(self._unchecked.items()):
+            # No answer of it is remembered any more, and nothing of it can be taken back.
+            if old.step <= job.step - KEPT_STEPS and self._trusted.final(old):
+                del self._unchecked[name]
 
     def _refuse(self, upload: _Upload, reasons: Mapping[str, str]) -> RolloutsRefused:
         """Set an upload aside as a whole; its rows with their own reasons."""

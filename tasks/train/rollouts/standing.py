@@ -13,7 +13,14 @@ from infra.pool.ledger import Invalidation, Ledger, Slash, entries
 from infra.storage import Store
 
 ACCIDENTS = frozenset(
-    {"other_files", "upload_missing", "unreadable_upload", "sha256_differs", "no_honest_rows"}
+    {
+        "other_files",
+        "upload_missing",
+        "unreadable_upload",
+        "sha256_differs",
+        "no_honest_rows",
+        "too_many_failed",
+    }
 )
 """Reasons that a broken disk or line, or a fault of ours, gives too."""
 

@@ -40,13 +40,17 @@ class RoundsConfig(BaseModel):
         64, ge=1, le=65536, description="Jobs after which a step that is not full ends the run."
     )
     tries: int = Field(
-        8, ge=1, le=1000, description="Times that a job is given out before the run gives it up."
+        8,
+        ge=1,
+        le=1000,
+        description="Times that a job is lost with its nodes, or its check crashes, before the run "
+        "gives it up. Refused uploads do not count.",
     )
     backup_seconds: float = Field(
         60.0,
         gt=0.0,
-        description="A job that a step waits for this long is given to a second node as well; the "
-        "first good answer counts.",
+        description="A job that takes this long, and four times as long as the others, is given to "
+        "a second node as well; the first good answer counts.",
     )
 
     @model_validator(mode="after")

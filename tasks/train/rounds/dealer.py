@@ -1,14 +1,17 @@
 """Gives jobs to the pool and brings back what was accepted.
 
 Invariants: a job that was given out ends accepted exactly once, or JobGivenUp; the job of a refused
-upload goes out again; a job that is waited for too long goes to a second node too, and the first
+upload goes out again, and that does not count, so that hostile nodes end no run (the pool lets each
+do it a few times only); a job that is waited for too long goes to a second node too, and the first
 good answer counts; uploads are read and checked in threads of the pool, one at a time, so that the
 next jobs are dealt meanwhile; an upload that nobody waits for any more is thrown away unread.
 """
 
 import queue
+import statistics
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 from concurrent.futures import CancelledError, Future
 from dataclasses import dataclass, field, replace
@@ -24,6 +27,9 @@ from tasks.train.rounds.plan import is_held_out
 
 ToJob = Callable[[RolloutJob, int], Job]
 """(what is asked, attempt from 0) -> the job for the pool."""
+LATE = 4.0
+"""A job is late that takes this many times as long as others did."""
+
 Ingest = Callable[[RolloutJob, JobResult], object]
 """Check and commit an upload; raises RolloutsRefused."""
 
@@ -33,6 +39,7 @@ class _Dealt:
     asked: RolloutJob
     priority: int
     since: float = 0.0
+    """When it was given out last."""
     attempts: int = 0
     failures: int = 0
     running: set[Future[JobResult]] = field(default_factory=set)
@@ -81,6 +88,8 @@ class Dealer:
         self._one = threading.Lock()
         self._closed = False
         self._tally = Tally()
+        self._taken: deque[float] = deque(maxlen=64)
+        """Seconds from giving a job out to its answer."""
 
     def __enter__(self) -> Self:
         return self
@@ -167,32 +176,42 @@ class Dealer:
             raise
         except NotWanted:
             return None
-        except (RolloutsRefused, CheckCrashed) as refusal:
+        except RolloutsRefused:
             self._tally.refused += 1
-            self._again(dealt, str(refusal))
+            self._again(dealt)
+            return None
+        except CheckCrashed as crash:
+            self._tally.refused += 1
+            self._failed(dealt, str(crash))
             return None
         except (PoolError, CancelledError) as error:
             self._tally.lost += 1
-            self._again(dealt, str(error))
+            self._failed(dealt, str(error))
             return None
         _settle(dealt)
+        self._taken.append(time.monotonic() - dealt.since)
         self._tally.accepted += 1
         self._tally.node_seconds += result.seconds
         self._dealt.pop(dealt.asked.name, None)
         return dealt.asked
 
-    def _again(self, dealt: _Dealt, why: str) -> None:
+    def _failed(self, dealt: _Dealt, why: str) -> None:
         dealt.failures += 1
         if dealt.failures >= self._tries:
             raise JobGivenUp(dealt.asked.name, dealt.failures, why)
+        self._again(dealt)
+
+    def _again(self, dealt: _Dealt) -> None:
         if not dealt.running:
             self._give(dealt)
 
     def _back_up(self) -> None:
         now = time.monotonic()
+        usual = statistics.median(self._taken) if self._taken else 0.0
+        patience = max(self._backup_seconds, LATE * usual)
         for dealt in list(self._dealt.values()):
             waiting = len(dealt.running) == 1 and not dealt.reading
-            if waiting and now - dealt.since > self._backup_seconds:
+            if waiting and now - dealt.since > patience:
                 self._tally.backups += 1
                 self._give(dealt)
 

@@ -3,8 +3,10 @@
 Generation runs on while the trainer trains; how far ahead is what `staleness` bounds: rollouts of
 step N come from a policy version in [N - 1 - staleness, N - 1]. Invariants: what step N trains on
 is chosen once and written down before it is trained; a version is published once, in order; with
-staleness 0 the choice depends on the config alone, so that a run that was killed anywhere ends with
-the same weights as one that was not. Everything that a killed driver needs again is in files.
+staleness 0 and all uploads checked the choice depends on the config alone, so that a run that was
+killed anywhere ends with the same weights as one that was not (which uploads are checked depends on
+a secret, and limits refuse an honest sample now and then); an evaluation is of what is committed
+when its last answer is there. Everything that a killed driver needs again is in files.
 """
 
 import shutil
@@ -12,7 +14,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -67,8 +69,8 @@ class Events:
 
 @dataclass
 class _HeldOut:
+    jobs: list[RolloutJob]
     waiting: set[int]
-    answers: list[Answer] = field(default_factory=list)
 
 
 class Driver:
@@ -210,7 +212,10 @@ class Driver:
             priority = HELD_OUT_FIRST if is_held_out(job) else ROLLOUTS + job.step
             self._parts.dealer.deal(job, priority)
         elif is_held_out(job):
-            self._measured(job, rollouts)
+            waiting = self._held_out[job.step].waiting
+            waiting.discard(job.number)
+            if not waiting:
+                self._finish(job.step)
         elif job.step in self._batches:
             self._files[job.step][job.number] = rollouts
             self._batches[job.step].accept(job.number, rollouts.useful)
@@ -240,25 +245,32 @@ class Driver:
             return
         if parts.store.exists(parts.layout.evaluation(version)):
             return
-        jobs = planner.evaluations(version)
-        self._held_out[version] = _HeldOut({job.number for job in jobs})
-        for job in jobs:
-            if (rollouts := parts.committed(job)) is not None:
-                self._measured(job, rollouts)
-            else:
-                parts.dealer.deal(job, HELD_OUT_FIRST)
+        self._held_out[version] = _HeldOut(planner.evaluations(version), set())
+        self._finish(version)
 
-    def _measured(self, job: RolloutJob, rollouts: Rollouts) -> None:
-        held_out = self._held_out[job.step]
-        held_out.waiting.discard(job.number)
-        held_out.answers += answers(job, rollouts.rows, self._kinds)
-        if held_out.waiting:
+    def _finish(self, version: int) -> None:
+        """Write an evaluation whose answers are all there, else deal the jobs of the missing."""
+        parts, held_out = self._parts, self._held_out[version]
+        # What is read here still counts when it is written down.
+        with parts.steady:
+            committed = [(job, parts.committed(job)) for job in held_out.jobs]
+            missing = [job for job, rollouts in committed if rollouts is None]
+            if not missing:
+                given = [
+                    answer
+                    for job, rollouts in committed
+                    for answer in answers(job, rollouts.rows if rollouts else (), self._kinds)
+                ]
+                found = evaluate(version, self.seconds(), given)
+                path = parts.layout.evaluation(version)
+                parts.store.write_json(path, found.to_json(), overwrite=True)
+        if missing:
+            held_out.waiting = {job.number for job in missing}
+            for job in missing:
+                parts.dealer.deal(job, HELD_OUT_FIRST)
             return
-        del self._held_out[job.step]
-        found = evaluate(job.step, self.seconds(), held_out.answers)
-        self._metrics.add(job.step, found.figures(self._parts.planner.evaluation.samples))
-        path = self._parts.layout.evaluation(job.step)
-        self._parts.store.write_json(path, found.to_json(), overwrite=True)
+        del self._held_out[version]
+        self._metrics.add(version, found.figures(parts.planner.evaluation.samples))
         self._events.evaluated(found)
 
 
@@ -276,15 +288,21 @@ def superseded(trained: Sequence[int], published: int) -> list[int]:
 def answers(
     job: RolloutJob, rows: Sequence[dict[str, Any]], kinds: Mapping[str, str]
 ) -> list[Answer]:
-    """Held-out rows as they count."""
+    """What was asked for as it counts; what was set aside has no score."""
+    given = {row["sample_id"]: row for row in rows}
+    asked = [
+        (group, given.get(job.sample_id(group.group, at)))
+        for group in job.groups
+        for at in range(len(group.seeds))
+    ]
     return [
         Answer(
-            kind=kinds[row["task_id"]],
-            task_id=row["task_id"],
+            kind=kinds[group.task_id],
+            task_id=group.task_id,
             greedy=job.sampling.temperature == 0.0,
-            score=row["task_rewards"],
-            tokens=len(row["output_tokens"]),
-            target=row["target_lengths"],
+            score=row["task_rewards"] if row else None,
+            tokens=len(row["output_tokens"]) if row else None,
+            target=group.target_length,
         )
-        for row in rows
+        for group, row in asked
     ]

@@ -35,33 +35,34 @@ class StepStuck(RoundsError):
         self.step = step
         super().__init__(
             f"step {step}: {jobs} jobs gave {groups} groups with a spread of rewards, wanted are "
-            f"{wanted}. The policy solves all or none of the tasks: widen "
-            "tasks.difficulty, take other tasks, or lower rounds.groups_per_step"
+            f"{wanted}. The policy solves all or none of the tasks. To train on, start a run under "
+            "another id with other tasks, a wider tasks.difficulty or a lower "
+            "rounds.groups_per_step"
         )
 
 
 class JobGivenUp(RoundsError):
-    """A job was refused or lost too often."""
+    """A job was lost, or its check crashed, too often."""
 
     retryable = True
 
     def __init__(self, job_id: str, tries: int, why: str) -> None:
         self.job_id = job_id
         super().__init__(
-            f"job {job_id} failed {tries} times, last: {why}. Look at the nodes' logs and at the "
-            "rejections in the ledger; start the run again with the same id"
+            f"job {job_id} failed {tries} times, last: {why}. Look at the logs of the nodes; "
+            "start the run again with the same id"
         )
 
 
 class NoRoom(RoundsError):
-    """A sample might not fit into the trainer's micro-batch."""
+    """A sample might be too long to be made, or to be trained on."""
 
-    def __init__(self, task_id: str, prompt: int, answer: int, room: int) -> None:
+    def __init__(self, task_id: str, prompt: int, answer: int, limit: str, room: int) -> None:
         self.task_id = task_id
         super().__init__(
             f"task {task_id}: its prompt has {prompt} tokens and an answer up to {answer}; "
-            f"trainer.micro_batch_tokens is {room}. Raise that, lower sampling.max_tokens, or take "
-            "other tasks; a run with another config needs another id"
+            f"{limit} is {room}. Raise that, lower sampling.max_tokens, or take other tasks; "
+            "a run with another config needs another id"
         )
 
 

@@ -43,7 +43,9 @@ class Answer:
     task_id: str
     greedy: bool
     score: float | None
-    tokens: int
+    """None also where the node's answer was set aside."""
+    tokens: int | None
+    """None where there is no answer."""
     target: int
     """Wanted length in tokens; -1 where none was asked for."""
 
@@ -129,7 +131,8 @@ def _kind(answers: Sequence[Answer]) -> KindRates:
     most = min(len(scores) for scores in by_task.values())
     ks = [1 << power for power in range(most.bit_length()) if 1 << power <= most]
     right = [(len(scores), sum(score == 1.0 for score in scores)) for scores in by_task.values()]
-    targeted = [abs(a.target - a.tokens) for a in sampled if a.target >= 0]
+    lengths = [(a.tokens, a.target) for a in sampled if a.tokens is not None]
+    targeted = [abs(target - tokens) for tokens, target in lengths if target >= 0]
     return KindRates(
         tasks=len(by_task),
         unscored=_unscored(answers),
@@ -141,7 +144,7 @@ def _kind(answers: Sequence[Answer]) -> KindRates:
                 for scores in _by_task([a for a in answers if a.greedy]).values()
             ]
         ),
-        tokens=math.fsum(answer.tokens for answer in sampled) / len(sampled),
+        tokens=math.fsum(tokens for tokens, _ in lengths) / len(lengths),
         length_error=math.fsum(targeted) / len(targeted) if targeted else None,
     )
 

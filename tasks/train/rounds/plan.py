@@ -6,6 +6,7 @@ run can derive which prompts and seeds an upload must have. Jobs of one step may
 holds it once. A group's number in its step is job number x groups of a job + its place.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,7 +26,8 @@ TASKS, SEEDS, TARGETS, HELD_OUT = 1, 2, 3, 4
 
 MAX_SEED = 2**63 - 1
 
-HELD_OUT_SUFFIX = "-held-out"
+HELD_OUT_SUFFIX = "/held-out"
+"""No run id has a slash."""
 
 
 def stream(run_seed: int, purpose: int, step: int, job: int) -> np.random.Generator:
@@ -103,6 +105,14 @@ class Planner:
                 )
         return jobs
 
+    def check_room(self, tasks: Iterable[RlTask], answer: int, limit: str, room: int) -> None:
+        """NoRoom where a prompt and `answer` tokens are more than `room`; `limit` is its name."""
+        longest = max(self.lengths.targets, default=NO_TARGET)
+        for task in tasks:
+            prompt = len(self._rendered(task, longest)[1])
+            if prompt + answer > room:
+                raise NoRoom(task.task_id, prompt, answer, limit, room)
+
     def _job(
         self,
         run_id: str,
@@ -131,29 +141,25 @@ class Planner:
         places = drawn.integers(0, len(self.lengths.targets), size=count)
         return [self.lengths.targets[place] for place in places]
 
-    def _group(self, number: int, task: RlTask, target: int, seeds: list[int]) -> Group:
+    def _rendered(self, task: RlTask, target: int) -> tuple[str, list[int]]:
+        """Text of the last message, and the prompt's token ids."""
         messages = [dict(message) for message in task.prompt]
         if target != NO_TARGET:
             messages[-1]["content"] += instruction(target, self.lengths)
-        ids, _ = self.tokenizer.render(messages)
+        return messages[-1]["content"], self.tokenizer.render(messages)[0]
+
+    def _group(self, number: int, task: RlTask, target: int, seeds: list[int]) -> Group:
+        prompt, ids = self._rendered(task, target)
         return Group(
             group=number,
             task_id=task.task_id,
             problem_id=task.problem_id,
             task_type=task.task_type,
-            prompt=messages[-1]["content"],
+            prompt=prompt,
             prompt_ids=ids,
             target_length=target,
             seeds=seeds,
         )
-
-
-def check_room(job: RolloutJob, room: int) -> None:
-    """NoRoom where a sample of a job could be too long to be trained on in `room` tokens."""
-    for group in job.groups:
-        # The last token predicts nothing.
-        if len(group.prompt_ids) + job.sampling.max_tokens - 1 > room:
-            raise NoRoom(group.task_id, len(group.prompt_ids), job.sampling.max_tokens, room)
 
 
 def is_held_out(job: RolloutJob) -> bool:

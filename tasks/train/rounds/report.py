@@ -6,7 +6,7 @@ Invariant: read from the files of the run alone, so it can be written at any tim
 import base64
 import io
 from collections import defaultdict
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow.parquet as pq
 
@@ -29,6 +29,8 @@ METRICS = (
     "perf/tokens_per_second",
 )  # fmt: skip
 MOST_ROWS = 60
+
+Row = TypeVar("Row")
 
 
 def read_evaluations(store: Store, layout: RlLayout) -> list[Evaluation]:
@@ -77,10 +79,10 @@ def curve_data_uri(evaluations: list[Evaluation], title: str) -> str:
 
 
 def evaluation_table(store: Store, layout: RlLayout) -> Table:
-    """One row per version and kind."""
+    """One row per kind and version; at most `MOST_ROWS` versions, evenly."""
     head = ("version", "seconds", "kind", "tasks", "avg@k", "greedy", "pass@k", "tokens",
             "length error", "unscored")  # fmt: skip
-    measured = read_evaluations(store, layout)
+    measured = _thinned(read_evaluations(store, layout))
     rows: list[tuple[str, ...]] = [
         (
             str(found.version),
@@ -151,7 +153,7 @@ def _number(value: float | None) -> str:
     return "-" if value is None else f"{value:.4g}"
 
 
-def _thinned(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _thinned(rows: list[Row]) -> list[Row]:
     stride = -(-len(rows) // MOST_ROWS) or 1
     kept = rows[::stride]
     return kept if not rows or kept[-1] is rows[-1] else [*kept, rows[-1]]

@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 
+from transformers import AutoConfig
+
 from infra.broadcast import Origin
 from infra.broadcast.service import serving
 from infra.inference.prompts import ChatTokenizer
@@ -30,7 +32,7 @@ from tasks.train.rounds.driver import MARGIN, Driver, Events, Parts
 from tasks.train.rounds.errors import NoFileSystem
 from tasks.train.rounds.evaluation import EvaluationConfig
 from tasks.train.rounds.layout import RlLayout
-from tasks.train.rounds.plan import Planner, check_room, is_held_out
+from tasks.train.rounds.plan import Planner, is_held_out
 from tasks.train.rounds.selection import Rollouts, rows_of
 from tasks.train.rounds.tasks import TaskSplit
 from tasks.train.rounds.trainer_process import TrainerProcess, TrainerResources
@@ -70,6 +72,7 @@ def opened(
     run_dir = trainer_log.parent
     run_dir.mkdir(parents=True, exist_ok=True)
     start = materialise(run.model)
+    policy = AutoConfig.from_pretrained(start, local_files_only=True)
     settings = RunSettings(
         model_dir=start, seed=run.seed, config=run.trainer, objective=run.objective
     )
@@ -88,6 +91,19 @@ def opened(
         lengths=run.lengths,
         evaluation=run.evaluation,
     )
+    planner.check_room(run.split.all(), 1, "the model's context", policy.max_position_embeddings)
+    planner.check_room(
+        run.split.train,
+        run.sampling.max_tokens,
+        "trainer.micro_batch_tokens",
+        run.trainer.micro_batch_tokens,
+    )
+
+    def final(job: RolloutJob) -> bool:
+        if is_held_out(job):
+            return store.exists(layout.evaluation(job.step))
+        return selection_path(run_dir, job.step).is_file()
+
     with ExitStack() as stack:
         url = stack.enter_context(serving({stream: versions}, **run.origin.model_dump()))
         broadcast = Broadcast(
@@ -96,19 +112,18 @@ def opened(
         trusted = Trusted(
             answers={task.task_id: task.verification_info for task in run.split.all()},
             tokenizer=planner.tokenizer,
+            vocabulary=policy.vocab_size,
             lengths=run.lengths,
             advantage=run.objective.advantage,
             broadcast=broadcast,
             folder=layout.folder,
-            trained=lambda job: selection_path(run_dir, job.step).is_file(),
+            final=final,
         )
         standing = Standing(store, layout.run.run_id)
         reader = stack.enter_context(UploadReader())
         intake = Intake(store, layout.run, pool, standing, reader, run.trust, trusted)
 
         def to_job(asked: RolloutJob, attempt: int) -> Job:
-            if not is_held_out(asked):
-                check_room(asked, run.trainer.micro_batch_tokens)
             return rollout_job(asked, broadcast, attempt)
 
         dealer = stack.enter_context(
@@ -124,10 +139,12 @@ def opened(
         trainer = stack.enter_context(TrainerProcess(run_dir, run.rounds.steps, run.machine))
 
         def committed(job: RolloutJob) -> Rollouts | None:
-            file = intake.committed(job)
-            if file is None:
-                return None
-            rows = rows_of(store, file.path, run.lengths)
+            # Not taken back between one look and the other.
+            with intake.steady:
+                file = intake.committed(job)
+                if file is None:
+                    return None
+                rows = rows_of(store, file.path, run.lengths)
             errored = file.info["counts"]["quarantined"]
             return Rollouts(job.number, file.path, file.sha256, rows, errored)
 

@@ -107,11 +107,17 @@ def read_split(choice: TaskChoice) -> TaskSplit:
     return TaskSplit(tuple(sorted(train, key=lambda task: task.task_id)), tuple(held_out))
 
 
-def _rows(choice: TaskChoice) -> list[dict[str, Any]]:
-    store, version = Store(choice.dataset), ""
+def version_of(dataset: str) -> str:
+    """The directory of one version: of a dataset's, the current one."""
+    store = Store(dataset)
     if store.exists("_LATEST.json"):
-        version = f"{store.read_json('_LATEST.json')['version']}/"
-    names = [name for name in store.list(f"{version}rl") if name.endswith(".parquet")]
+        return store.uri(store.read_json("_LATEST.json")["version"])
+    return store.root
+
+
+def _rows(choice: TaskChoice) -> list[dict[str, Any]]:
+    store = Store(version_of(choice.dataset))
+    names = [name for name in store.list("rl") if name.endswith(".parquet")]
     if not names:
         raise BadSplit(
             f"{choice.dataset} holds no rl/*.parquet: name the directory of a published dataset, "

@@ -39,6 +39,7 @@ LAYOUT = RunLayout("r")
 WORDS = ("lamp", "stone", "river", "window", "cloud", "table")
 SAMPLING = SamplingConfig(max_tokens=48)
 TOKENIZER = ChatTokenizer(registry.materialise(BASE), BASE)
+VOCABULARY = json.loads((registry.materialise(BASE) / "config.json").read_text())["vocab_size"]
 VERSIONS = 4
 POLICIES = Policies()
 """Shared by all nodes here: they are one process."""
@@ -186,7 +187,7 @@ class Run:
         strangers: list[Node],
         reader: UploadReader,
         config: TrustConfig | None = None,
-        trained=lambda job: False,
+        final=lambda job: False,
     ):
         self.store = Store(str(root))
         self.pool = Pool(self.store, strangers)
@@ -205,7 +206,8 @@ class Run:
                 advantage="intellect2",
                 broadcast=broadcast,
                 folder=lambda job: f"{LAYOUT.root}/rl/rollouts/step_{job.step}",
-                trained=trained,
+                vocabulary=VOCABULARY,
+                final=final,
             ),
         )
         self.attempts = 0

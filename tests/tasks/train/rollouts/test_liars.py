@@ -9,6 +9,7 @@ from swarm import (
     MODEL,
     SAMPLING,
     TOKENIZER,
+    VOCABULARY,
     Node,
     make_job,
     packed,
@@ -173,6 +174,14 @@ def token_outside(rows, payload, key):
     return rows
 
 
+def token_beyond(rows, payload, key):
+    """One that the policy does not have, which the trainer would stop at."""
+    tokens = [*rows[0]["output_tokens"][:-1], VOCABULARY]
+    text = completion_text(TOKENIZER, rows[0]["input_tokens"], tokens, [])
+    rows[0] = resigned(rows[0], key, output_tokens=tokens, completion=text)
+    return rows
+
+
 def same_sample_twice(rows, payload, key):
     rows[1] = rows[0]
     return rows
@@ -233,6 +242,7 @@ CHEAP = [
     (logprob_nan, "impossible"),
     slow(logprob_positive, "impossible"),
     slow(token_outside, "impossible"),
+    (token_beyond, "impossible"),
     (same_sample_twice, "other_samples"),
     (stale, "stale_policy"),
     slow(from_the_future, "future_policy"),

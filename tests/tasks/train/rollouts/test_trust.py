@@ -11,6 +11,7 @@ from test_liars import another_version
 from infra.pool.ledger import entries
 from infra.storage import read_table
 from tasks.train.rollouts.config import TrustConfig
+from tasks.train.rollouts.copies import KEPT_STEPS
 from tasks.train.rollouts.errors import CheckCrashed, RolloutsRefused
 from tasks.train.rollouts.standing import EXCLUDED, Standing
 from tasks.validate.config import AuditConfig, ValidateConfig
@@ -39,7 +40,7 @@ def audits(run) -> list[bool]:
 def test_what_was_believed_of_a_node_is_taken_back_when_it_is_caught(start, unlucky):
     node = Node(1)
     trained = make_job(step=1, number=1)
-    run = start([node], config=SHARE, trained=lambda job: job.step == 1)
+    run = start([node], config=SHARE, final=lambda job: job.step == 1)
     checked, believed = make_job(number=0), make_job(number=2)
     for job in (checked, trained, believed):
         manifest = run.take(job)
@@ -141,19 +142,55 @@ def test_a_second_answer_to_a_job_changes_nothing(start):
     assert run.store.list("uploads") == []
 
 
-def test_a_row_that_failed_honestly_is_set_aside_and_the_others_go_on(start):
+def failing(*places):
+    """Says that its engine failed at some rows."""
+
     def fail(rows, payload, key):
-        rows[3] = resigned(
-            rows[3], key, output_tokens=[], output_logprobs=[], proofs=b"", completion="",
-            status="engine_error", finish_reason="error", error="out of memory",
-        )  # fmt: skip
+        for place in places:
+            rows[place] = resigned(
+                rows[place], key, output_tokens=[], output_logprobs=[], proofs=b"", completion="",
+                status="engine_error", finish_reason="error", error="out of memory",
+            )  # fmt: skip
         return rows
 
-    run = start([Node(1, fail)])
-    manifest = run.take(make_job())
-    assert manifest.rows == 7
+    return fail
+
+
+def test_a_group_with_a_row_that_failed_honestly_teaches_nothing_and_the_others_go_on(start):
+    """Else a node would choose what its samples are compared with."""
+    run = start([Node(1, failing(3))])
+    job = make_job(temperature=3.0)
+    manifest = run.take(job)
     assert manifest.info["counts"]["reasons"] == {"engine_error": 1}
+    rows = read_table(run.store, manifest.path).to_pylist()
+    advantages = {group.group: [] for group in job.groups}
+    for row in rows:
+        assert row["rewards"] is not None
+        advantages[row["group"]].append(row["advantages"])
+    first, second = advantages.values()
+    assert first == [None] * 3 and len(second) == 4 and None not in second
     assert run.pool.distrusted == []
+
+
+def test_a_node_that_fails_at_many_rows_is_refused_as_a_whole_and_did_not_lie(start):
+    run = start([Node(1, failing(2, 3))])
+    with pytest.raises(RolloutsRefused, match="too_many_failed: 2 of 8 samples") as refusal:
+        run.take(make_job())
+    assert refusal.value.strike and not refusal.value.lie
+    assert (run.pool.distrusted, run.pool.checks) == ([], [])
+
+
+def test_what_is_old_and_final_is_forgotten(start, unlucky):
+    run = start([Node(1)], config=SHARE, final=lambda job: job.step <= 2)
+    for job in (make_job(number=0), make_job(number=1, temperature=3.0)):
+        manifest = run.take(job)
+    rows = read_table(run.store, manifest.path).to_pylist()
+    others = [row | {"sample_id": f"other {row['sample_id']}"} for row in rows]
+    assert run.intake._seen.repeated(others, "elsewhere")
+    assert list(run.intake._unchecked) == [job.name]
+    run.take(make_job(step=2 + KEPT_STEPS, number=2, temperature=3.0))
+    assert run.intake._seen.repeated(others, "elsewhere") == {}
+    assert job.name not in run.intake._unchecked
 
 
 def test_what_cannot_be_scored_is_null_and_in_no_statistic(start):

@@ -102,16 +102,32 @@ def test_every_job_is_accepted_once_and_read_by_others_one_at_a_time(pool):
     assert threading.get_ident() not in taken.threads
 
 
-def test_a_refused_job_goes_out_again_until_it_is_given_up(pool):
-    taken = Taken(refuse=2)
-    with dealing(pool, to_job(lambda job, attempt: {}), taken) as dealer:
+def test_a_refused_job_goes_out_again_as_long_as_there_are_liars(pool):
+    taken = Taken(refuse=9)
+    with dealing(pool, to_job(lambda job, attempt: {}), taken, tries=3) as dealer:
         dealer.deal(asked(0), 1)
         assert collect(dealer, 1) == [0]
-    assert taken.seen == [(0, 0), (0, 1), (0, 2)]
-    with dealing(pool, to_job(lambda job, attempt: {}), Taken(refuse=9)) as dealer:
+        assert dealer.tally().refused == 9
+    assert taken.seen == [(0, attempt) for attempt in range(10)]
+
+
+def test_a_job_that_is_lost_again_and_again_is_given_up(pool):
+    with dealing(pool, to_job(lambda job, attempt: {"lost": True}), Taken(), tries=3) as dealer:
         dealer.deal(asked(0), 1)
-        with pytest.raises(JobGivenUp, match=r"failed 3 times.*forged"):
+        with pytest.raises(JobGivenUp, match=r"failed 3 times.*its nodes died"):
             collect(dealer, 1)
+
+
+def test_jobs_that_all_take_long_are_not_done_twice(pool):
+    slow = to_job(lambda job, attempt: {"sleep": 0.5})
+    with dealing(pool, slow, Taken(), backup_seconds=0.2) as dealer:
+        dealer.deal(asked(0), 1)
+        collect(dealer, 1)
+        dealer.tally()
+        for number in (1, 2):
+            dealer.deal(asked(number), 1)
+        collect(dealer, 2)
+        assert dealer.tally().backups == 0
 
 
 def test_a_job_whose_nodes_die_goes_out_again(pool):
@@ -158,14 +174,14 @@ def test_rollouts_of_a_step_that_has_its_batch_are_forgotten(pool):
         for number in range(5):
             dealer.deal(asked(number), 1)
         dealer.deal(asked(7, step=2), 2)
-        dealer.deal(asked(8, run_id="r-held-out"), 0)
+        dealer.deal(asked(8, run_id="r/held-out"), 0)
         dealer.drop(1)
         assert sorted(collect(dealer, 2)) == [7, 8]
         assert dealer.settled(0.5) == []
     pool.close()
     # Some had begun; what they made is deleted unread.
     assert sorted(number for number, _ in taken.seen) == [7, 8]
-    read = {f"{asked(7, step=2).name}-0", f"{asked(8, run_id='r-held-out').name}-0"}
+    read = {f"{asked(7, step=2).name}-0", f"{asked(8, run_id='r/held-out').name}-0"}
     assert set(taken.thrown) == set(pool.begun) - read
 
 

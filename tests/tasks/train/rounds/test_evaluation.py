@@ -38,6 +38,13 @@ def test_a_sample_without_a_score_is_neither_right_nor_wrong():
     assert (rates.tasks, rates.unscored, rates.sampled.mean) == (1, 2, 1.0)
 
 
+def test_what_was_set_aside_is_counted_and_has_no_length():
+    answers = [answer("a", 1.0, tokens=8, target=10), answer("b", None, tokens=None, target=10),
+               answer("a", 1.0, greedy=True)]  # fmt: skip
+    rates = evaluate(0, 0.0, answers).kinds["spell"]
+    assert (rates.tasks, rates.unscored, rates.tokens, rates.length_error) == (1, 1, 8.0, 2.0)
+
+
 @pytest.mark.parametrize("greedy", [False, True])
 def test_a_kind_without_any_score_is_left_out_and_counted(greedy):
     """Of the sampled answers or of the greedy ones: no verifier could be run, say."""

@@ -3,11 +3,14 @@
 from collections import Counter
 from dataclasses import replace
 
+import pytest
+
 from infra.inference.prompts import ChatTokenizer
 from infra.models.registry import materialise
 from tasks.generate.config import SamplingConfig
 from tasks.train.objective import LengthConfig
 from tasks.train.rounds.config import RoundsConfig
+from tasks.train.rounds.errors import NoRoom
 from tasks.train.rounds.evaluation import EvaluationConfig
 from tasks.train.rounds.plan import Planner
 from tasks.train.rounds.tasks import RlTask, TaskSplit
@@ -59,3 +62,10 @@ def test_held_out_targets_are_those_of_every_version():
 def test_without_targets_the_prompt_is_the_task():
     job = replace(PLANNER, lengths=LengthConfig()).rollouts(1, 0, 0, 0)
     assert {(group.prompt, group.target_length) for group in job.groups} == {("Hi.", -1)}
+
+
+def test_a_task_that_has_no_room_is_known_before_anything_is_asked_for():
+    longest = len(PLANNER.rollouts(1, 0, 0, 0).groups[0].prompt_ids)
+    PLANNER.check_room(TASKS, 7, "the limit", longest + 7)
+    with pytest.raises(NoRoom, match=f"has {longest} tokens and an answer up to 7; the limit is"):
+        PLANNER.check_room(TASKS, 7, "the limit", longest + 6)
