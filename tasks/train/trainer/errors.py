@@ -68,12 +68,14 @@ class AttentionUnsupported(TrainError):
 
 
 class StepNotFinite(TrainError):
-    """Loss or gradient became NaN or infinite; going on would destroy the weights."""
+    """Loss or gradient was NaN or infinite at too many optimizer steps in a row."""
 
-    def __init__(self, step: int, loss: float, grad_norm: float) -> None:
+    def __init__(self, step: int, skipped: int, loss: float, grad_norm: float) -> None:
         super().__init__(
-            f"optimizer step {step}: the loss is {loss} and the gradient norm {grad_norm}; both "
-            "must be finite. Lower learning_rate, or look at the rollouts of this step."
+            f"rollout step {step}: {skipped} optimizer steps in a row were skipped, since loss or "
+            f"gradient norm was not finite (at the last one {loss} and {grad_norm}). The weights "
+            "are as before them. A run keeps its settings, so start another run id with a lower "
+            "learning_rate; its model may be the newest directory in this run's weights/."
         )
 
 

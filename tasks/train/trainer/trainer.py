@@ -6,6 +6,8 @@ Invariants:
 - The order of samples depends on the seed and the step alone; every rank makes the same plan.
 - Old log-probabilities are those of the weights at the start of the rollout step. The first
   minibatch still has these weights, so its own log-probabilities are the old ones.
+- An optimizer step whose loss or gradient is not finite leaves weights and optimizer as they were.
+  It is not counted as a step, so that learning rate and AdamW's corrections follow those taken.
 """
 
 import itertools
@@ -39,6 +41,8 @@ from tasks.train.trainer.weights import write_weights
 
 FREE = {"checkpoint_every", "keep", "micro_batch_tokens", "head_rows", "peak_tflops"}
 """Settings that may change from one start to the next."""
+MOST_SKIPPED = 8
+"""Optimizer steps in a row that are not finite; then the run is given up."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +64,8 @@ class Trainer:
         self.seed = seed
         self.step = 0
         self.optimizer_steps = 0
+        self._skipped = 0
+        """Optimizer steps since the last one that was finite."""
         self.total_tokens = 0
         self.total_samples = 0
         self.ranks: Ranks = join_ranks(config.dtype)
@@ -83,7 +89,7 @@ class Trainer:
 
     def train_step(self, samples: Sequence[Sample]) -> dict[str, float]:
         """Train rollout step `self.step + 1` and return its metrics."""
-        begin = time.perf_counter()
+        begin, optimizer_steps = time.perf_counter(), self.optimizer_steps
         self._check(samples)
         batches = [self._mini_batch(part) for part in self._deal(samples)]
         packed = time.perf_counter()
@@ -123,8 +129,9 @@ class Trainer:
                 kinds,
             ),
             "optim/grad_norm": sum(norms) / len(norms),
-            "optim/learning_rate": self._learning_rate(self.optimizer_steps - 1),
+            "optim/learning_rate": self._learning_rate(max(0, self.optimizer_steps - 1)),
             "optim/steps": float(self.optimizer_steps),
+            "optim/skipped": float(len(batches) - (self.optimizer_steps - optimizer_steps)),
             **data_figures(samples),
             "data/computed_tokens": computed,
             "data/attention_padding": 1 - tokens / cells,
@@ -158,6 +165,7 @@ class Trainer:
         state = {
             "step": self.step,
             "optimizer_steps": self.optimizer_steps,
+            "skipped": self._skipped,
             "total_tokens": self.total_tokens,
             "total_samples": self.total_samples,
             **self._settings(),
@@ -173,6 +181,7 @@ class Trainer:
         read_checkpoint(directory, self.policy, self._optimizer, state["optimizer_steps"])
         self.step = state["step"]
         self.optimizer_steps = state["optimizer_steps"]
+        self._skipped = state["skipped"]
         self.total_tokens = state["total_tokens"]
         self.total_samples = state["total_samples"]
 
@@ -274,8 +283,12 @@ class Trainer:
         loss = self.ranks.total(torch.stack([term.loss for term in terms]).sum()).item()
         total = torch.nn.utils.clip_grad_norm_(self.policy.parameters(), self.config.max_grad_norm)
         norm = whole(total).item()
-        if not (math.isfinite(loss) and math.isfinite(norm)):
-            raise StepNotFinite(self.optimizer_steps + 1, loss, norm)
+        if not (math.isfinite(loss) and math.isfinite(norm)):  # both are the same at all ranks
+            self._skipped += 1
+            if self._skipped == MOST_SKIPPED:
+                raise StepNotFinite(self.step + 1, self._skipped, loss, norm)
+            return loss, norm, terms
+        self._skipped = 0
         rate = self._learning_rate(self.optimizer_steps)
         for group in self._optimizer.param_groups:
             group["lr"] = rate

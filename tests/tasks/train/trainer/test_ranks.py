@@ -1,6 +1,7 @@
 """FSDP2: two processes train as one does."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,8 @@ def train(directory: Path, changes: dict) -> None:
     # three samples: one rank has none in the last minibatch and goes along with a filler
     batches = [make_samples(1), make_samples(2, prompts=1, per_prompt=3), make_samples(3)]
     metrics = [trainer.train_step(batch) for batch in batches[:2]]
+    poison = [replace(sample, advantage=3e38) for sample in make_samples(4)]
+    assert trainer.train_step(poison)["optim/skipped"] == 2
     trainer.save(directory / "checkpoint")
     trainer.save_weights(directory / "weights")
     metrics.append(trainer.train_step(batches[2]))

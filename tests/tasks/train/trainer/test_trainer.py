@@ -287,11 +287,54 @@ def test_what_cannot_be_trained_on() -> None:
     assert trainer.step == trainer.optimizer_steps == 0
 
 
-def test_a_loss_that_is_not_finite_stops_before_the_weights() -> None:
-    trainer = new_trainer()
-    with torch.no_grad():
-        trainer.policy.model.model.norm.weight[0] = float("nan")
+def poisoned(seed: int) -> list[Sample]:
+    """Samples whose gradient's norm is beyond float32."""
+    return [dataclasses.replace(sample, advantage=3e38) for sample in make_samples(seed)]
+
+
+def test_a_step_that_is_not_finite_is_as_if_it_was_not_there() -> None:
+    plain, hit = (new_trainer(schedule="linear", total_steps=10) for _ in range(2))
+    for trainer in (plain, hit):
+        trainer.train_step(make_samples(1))
+    before = weights(hit)
+    metrics = hit.train_step(poisoned(2))
+    assert torch.equal(weights(hit), before)
+    assert (metrics["optim/skipped"], metrics["optim/steps"]) == (2, 2)
+    plain.step += 1  # decides the order of samples
+    expected, found = (trainer.train_step(make_samples(3)) for trainer in (plain, hit))
+    for name in ("loss", "optim/grad_norm", "optim/learning_rate", "optim/steps"):
+        assert found[name] == expected[name], name
+    assert found["optim/skipped"] == 0
+    assert torch.equal(weights(plain), weights(hit))
+
+
+def test_one_bad_minibatch_leaves_the_others(tmp_path) -> None:
+    trainer = new_trainer(optimizer_steps=4)
     before = weights(trainer)
-    with pytest.raises(StepNotFinite, match="optimizer step 1"):
-        trainer.train_step(make_samples())
-    assert torch.equal(weights(trainer).nan_to_num(7), before.nan_to_num(7))
+    metrics = trainer.train_step([*make_samples(1, prompts=3), *poisoned(2)[:5]])
+    assert (metrics["optim/skipped"], metrics["optim/steps"]) == (1, 3)
+    assert not torch.equal(weights(trainer), before) and weights(trainer).isfinite().all()
+
+
+def test_too_many_bad_steps_in_a_row_end_the_run_also_after_a_resume(tmp_path) -> None:
+    trainer = new_trainer()
+    trainer.train_step(poisoned(0))
+    trainer.train_step(make_samples())  # starts the count anew
+    for seed in range(3):
+        trainer.train_step(poisoned(seed))
+    trainer.save(tmp_path / "checkpoint")
+    resumed = new_trainer()
+    resumed.restore(tmp_path / "checkpoint")
+    for last in (trainer, resumed):
+        with pytest.raises(StepNotFinite, match="rollout step 6: 8 optimizer steps in a row"):
+            last.train_step(poisoned(9))
+        assert (last.step, last.optimizer_steps) == (5, 2)
+
+
+def test_nothing_but_bad_steps_can_be_resumed(tmp_path) -> None:
+    trainer, resumed = new_trainer(), new_trainer()
+    trainer.train_step(poisoned(0))
+    trainer.save(tmp_path / "checkpoint")
+    resumed.restore(tmp_path / "checkpoint")
+    assert trainer.train_step(make_samples())["loss"] == resumed.train_step(make_samples())["loss"]
+    assert torch.equal(weights(trainer), weights(resumed))
