@@ -9,7 +9,9 @@ import io
 from collections.abc import Mapping
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from tensorboardX import SummaryWriter
 
@@ -23,19 +25,27 @@ class Metrics:
 
     def __init__(self, directory: Path, done_steps: int) -> None:
         self._path = directory / FILE
-        rows = pq.read_table(self._path).to_pylist() if self._path.exists() else []
-        self._rows = {row["step"]: row for row in rows if row["step"] <= done_steps}
+        self._rows = pq.read_table(self._path) if self._path.exists() else _row(0, {}).slice(1)
+        self._rows = self._rows.filter(pc.field("step") <= done_steps)
         self._board = SummaryWriter(str(directory / "tensorboard"), purge_step=done_steps + 1)
 
     def add(self, step: int, values: Mapping[str, float]) -> None:
         """Add values to a step's row; they are on disk when the call returns."""
-        self._rows.setdefault(step, {"step": step}).update(values)
-        rows = [self._rows[step] for step in sorted(self._rows)]
-        names = sorted({name for row in rows for name in row} - {"step"})
-        fields = [pa.field("step", pa.int64()), *(pa.field(n, pa.float64()) for n in names)]
+        steps = self._rows["step"].to_numpy()
+        at, end = (int(np.searchsorted(steps, step, side)) for side in ("left", "right"))
+        known = self._rows.slice(at, end - at).to_pylist()  # no row or one
+        row = _row(step, {**(known[0] if known else {}), **values})
+        parts = [self._rows.slice(0, at), row, self._rows.slice(end)]
+        self._rows = pa.concat_tables(parts, promote_options="default").combine_chunks()
         buffer = io.BytesIO()
-        pq.write_table(pa.Table.from_pylist(rows, schema=pa.schema(fields)), buffer)
+        # Numbers that hardly repeat: a dictionary would cost most of the time.
+        pq.write_table(self._rows, buffer, use_dictionary=False)
         write_atomic(self._path, buffer.getvalue(), overwrite=True)
         for name, value in values.items():
             self._board.add_scalar(name, value, step)
         self._board.flush()
+
+
+def _row(step: int, values: Mapping[str, float]) -> pa.Table:
+    columns = {name: pa.array([value], pa.float64()) for name, value in values.items()}
+    return pa.table(columns | {"step": pa.array([step], pa.int64())})
