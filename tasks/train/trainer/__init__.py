@@ -12,7 +12,7 @@ one process, or under torchrun with the weights sharded over the ranks (FSDP2): 
 The process `python -m tasks.train.trainer.main RUN_DIR --until STEP [--owner PID]` (under torchrun
 beyond one rank) is driven by files of RUN_DIR alone, each of which appears whole or not at all:
 
-    trainer.json                   reads   model_dir, seed, config, objective (`RunSettings.write`)
+    trainer.json                   reads   the model and the settings (`RunSettings.write`)
     selection/step_NNNNNN.parquet  waits   the samples of step N (`write_selection`)
     checkpoints/step_NNNNNN/       writes  safetensors and JSON, the newest few
     weights/step_NNNNNN/           writes  policy version N; never changes once it is there

@@ -4,6 +4,10 @@ from typing import Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+FREE = {"checkpoint_every", "keep", "micro_batch_tokens", "head_rows", "peak_tflops"}
+"""Settings of `TrainerConfig` that may change from one start of a run to the next: they decide what
+a step needs, not what it computes, but for the rounding of sums that are cut in other places."""
+
 
 class LoraSettings(BaseModel):
     """Low-rank adapters (arXiv 2106.09685) instead of all weights."""
@@ -55,7 +59,8 @@ class TrainerConfig(BaseModel):
     micro_batch_tokens: int = Field(
         8192,
         ge=16,
-        description="Packed tokens in one forward pass; bounds the memory, changes no result.",
+        description="Packed tokens in one forward pass; bounds the memory, changes no result "
+        "beyond rounding.",
     )
     head_rows: int = Field(
         2048, ge=16, description="Rows whose logits exist at once; bounds the head's memory."

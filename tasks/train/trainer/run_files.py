@@ -2,20 +2,25 @@
 
 import json
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from infra.models.registry import COMPUTE_DTYPE
+from infra.models.revision import directory_revision
 from infra.storage.local import write_atomic
 from tasks.train.objective import ObjectiveConfig
-from tasks.train.trainer.config import TrainerConfig
+from tasks.train.trainer.config import FREE, TrainerConfig
 from tasks.train.trainer.errors import BadSettings
 
 SETTINGS = "trainer.json"
 
 
 class RunSettings(BaseModel):
-    """What a run's trainer is started with; the same at each start."""
+    """What a run's trainer is started with.
+
+    The same at each start, but for where the model lies and for resources (`config.FREE`).
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -23,16 +28,25 @@ class RunSettings(BaseModel):
     seed: int = Field(ge=0, lt=2**63, description="Seed of the order of samples and of adapters.")
     config: TrainerConfig = Field(description="How the policy is trained.")
     objective: ObjectiveConfig = Field(description="The policy loss.")
+    revision: str = Field(
+        default_factory=lambda given: directory_revision(given["model_dir"], COMPUTE_DTYPE),
+        description="Of the start model's files.",
+    )
 
     def write(self, run_dir: Path) -> None:
-        """Write trainer.json; a run keeps the settings that it has (`BadSettings`)."""
+        """Write trainer.json; `BadSettings` if the run has others that it must keep."""
         path = run_dir / SETTINGS
         text = json.dumps(self.model_dump(mode="json"), indent=2, sort_keys=True) + "\n"
         try:
             write_atomic(path, text.encode(), overwrite=False)
         except FileExistsError:
-            if self.read(run_dir) != self:
-                raise BadSettings(path, "it holds other settings") from None
+            old, new = self.read(run_dir)._kept(), self._kept()
+            if differing := [name for name in new if old[name] != new[name]]:
+                raise BadSettings(path, f"it has another {' and '.join(differing)}") from None
+            write_atomic(path, text.encode(), overwrite=True)
+
+    def _kept(self) -> dict[str, Any]:
+        return self.model_dump(mode="json", exclude={"model_dir": True, "config": FREE})
 
     @classmethod
     def read(cls, run_dir: Path) -> Self:

@@ -23,13 +23,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from infra.models.registry import COMPUTE_DTYPE
+from infra.models.revision import directory_revision
 from tasks.train import packing
 from tasks.train.objective import LossTerms, ObjectiveConfig, policy_loss
 from tasks.train.objective.aggregation import normaliser
 from tasks.train.objective.metrics import by_group
 from tasks.train.sft import parameter_groups
 from tasks.train.trainer.checkpoint import read_checkpoint, read_state, write_checkpoint
-from tasks.train.trainer.config import TrainerConfig
+from tasks.train.trainer.config import FREE, TrainerConfig
 from tasks.train.trainer.errors import BadCheckpoint, BadSample, NothingToTrain, StepNotFinite
 from tasks.train.trainer.figures import data_figures, policy_figures
 from tasks.train.trainer.operations import Operations
@@ -39,8 +41,6 @@ from tasks.train.trainer.ranks import Ranks, join_ranks, place, release, whole
 from tasks.train.trainer.sample import Sample
 from tasks.train.trainer.weights import write_weights
 
-FREE = {"checkpoint_every", "keep", "micro_batch_tokens", "head_rows", "peak_tflops"}
-"""Settings that may change from one start to the next."""
 MOST_SKIPPED = 8
 """Optimizer steps in a row that are not finite; then the run is given up."""
 
@@ -70,6 +70,7 @@ class Trainer:
         self.total_samples = 0
         self.ranks: Ranks = join_ranks(config.dtype)
         self._model_dir = model_dir
+        self._revision = directory_revision(model_dir, COMPUTE_DTYPE)
         torch.manual_seed(seed)  # weights of new adapters, the same at all ranks
         self.policy = load_policy(model_dir, config, trained=True)
         place(self.policy, self.ranks, config.dtype)
@@ -188,6 +189,7 @@ class Trainer:
     def _settings(self) -> Mapping[str, Any]:
         """What two runs must share for one to go on from the other's checkpoint."""
         return {
+            "model": self._revision,
             "seed": self.seed,
             "config": self.config.model_dump(mode="json", exclude=FREE),
             "objective": self.objective.model_dump(mode="json"),

@@ -2,13 +2,14 @@
 
 import os
 import random
+import shutil
 import time
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 
 from tasks.train.objective import ObjectiveConfig
 from tasks.train.trainer import RunSettings, selection_path, write_selection
@@ -20,14 +21,19 @@ from tests.tasks.train.trainer.helpers import NANO, make_samples, settings, star
 STEPS = 4
 
 
-def new_run(run_dir: Path, steps: int = STEPS, **changes) -> Path:
-    """A run directory with its selections."""
+def write_settings(run_dir: Path, model_dir: Path = NANO, **changes) -> None:
+    """What a start of the run begins with."""
     RunSettings(
-        model_dir=NANO,
+        model_dir=model_dir,
         seed=5,
         config=settings(**changes),
         objective=ObjectiveConfig(kl_coef=0.01),
     ).write(run_dir)
+
+
+def new_run(run_dir: Path, steps: int = STEPS, **changes) -> Path:
+    """A run directory with its selections."""
+    write_settings(run_dir, **changes)
     for step in range(1, steps + 1):
         write_selection(selection_path(run_dir, step), make_samples(seed=step))
     return run_dir
@@ -133,10 +139,36 @@ def test_a_second_trainer_waits_for_the_first(tmp_path, undisturbed: Path) -> No
 
 
 def test_a_run_keeps_its_settings(tmp_path, capsys) -> None:
-    run_dir = new_run(tmp_path, steps=0)
-    new_run(run_dir, steps=0)
-    with pytest.raises(BadSettings, match="it holds other settings"):
-        new_run(run_dir, steps=0, learning_rate=0.5)
-    (run_dir / "trainer.json").write_text("{}")
-    assert main([str(run_dir), "--until", "1"]) == 1
+    write_settings(tmp_path)
+    write_settings(tmp_path)
+    with pytest.raises(BadSettings, match="it has another config"):
+        write_settings(tmp_path, learning_rate=0.5)
+    (tmp_path / "trainer.json").write_text("{}")
+    assert main([str(tmp_path), "--until", "1"]) == 1
     assert "BadSettings: trainer settings" in capsys.readouterr().err
+
+
+def test_resources_and_the_place_of_the_model_may_change(tmp_path, undisturbed: Path) -> None:
+    run_dir, moved = new_run(tmp_path / "run"), tmp_path / "moved"
+    assert main([str(run_dir), "--until", "1"]) == 0
+    shutil.copytree(NANO, moved)
+    write_settings(run_dir, moved, keep=1, checkpoint_every=2, peak_tflops=1.0)
+    assert main([str(run_dir), "--until", "3"]) == 0
+    assert checkpointed_steps(run_dir) == [3]
+    assert "perf/mfu" in pq.read_table(run_dir / "metrics.parquet").column_names
+    assert_same(version(run_dir, 3), version(undisturbed, 3))
+
+
+def test_a_run_keeps_its_start_model(tmp_path, capsys) -> None:
+    run_dir, model = new_run(tmp_path / "run"), tmp_path / "model"
+    assert main([str(run_dir), "--until", "1"]) == 0
+    shutil.copytree(NANO, model)
+    weights = load_file(model / "model.safetensors")
+    weights["model.norm.weight"][0] += 1
+    save_file(weights, model / "model.safetensors", {"format": "pt"})
+    with pytest.raises(BadSettings, match="it has another revision"):
+        write_settings(run_dir, model)
+    (run_dir / "trainer.json").unlink()
+    write_settings(run_dir, model)
+    assert main([str(run_dir), "--until", "2"]) == 1
+    assert "BadCheckpoint" in capsys.readouterr().err
