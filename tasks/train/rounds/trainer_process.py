@@ -1,25 +1,30 @@
 """The trainer as a child process: started when there is work, started again when it dies.
 
 Invariants: it is driven by files alone (`tasks.train.trainer`), so killing it loses at most the
-step at hand; it ends with the process that owns it; a start that makes no progress is repeated a
-few times, then the run stops with the trainer's last words.
+step at hand; it ends with the process that owns it, and no rank outlives its launcher for long; a
+start that makes no progress is repeated a few times, then the run stops with the trainer's last
+words.
 """
 
 import os
 import subprocess
 import sys
+import uuid
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from infra.reaper import end_marked
 from tasks.train.rounds.errors import TrainerFailed
 from tasks.train.trainer import weights_path
 
 MAX_TRIES = 3
 LAST_WORDS = 2000
 STOP_SECONDS = 5.0
+MARK = "TRACEMILL_TRAINER_MARK"
+"""Variable by which ranks are found: torchrun starts each in a session of its own."""
 
 
 class TrainerResources(BaseModel):
@@ -41,6 +46,7 @@ class TrainerProcess:
         self._until = until
         self._resources = resources
         self._process: subprocess.Popen[bytes] | None = None
+        self._mark = uuid.uuid4().hex
         self._tries = 0
         self._log = run_dir / "trainer.log"
 
@@ -62,6 +68,7 @@ class TrainerProcess:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
+        end_marked(MARK, self._mark)
 
     @property
     def pid(self) -> int | None:
@@ -82,6 +89,7 @@ class TrainerProcess:
         return False
 
     def _start(self) -> None:
+        end_marked(MARK, self._mark)  # ranks of a launcher that was killed
         module = ["tasks.train.trainer.main", str(self._run_dir)]
         command = [sys.executable, "-m"]
         if self._resources.processes > 1:
@@ -94,6 +102,7 @@ class TrainerProcess:
             "MKL_NUM_THREADS": threads,
             "TOKENIZERS_PARALLELISM": "false",
             "HF_HUB_OFFLINE": "1",
+            MARK: self._mark,
         }
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(

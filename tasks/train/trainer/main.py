@@ -50,7 +50,8 @@ def train(run_dir: Path, until: int, owner: psutil.Process | None) -> None:
         selection = selection_path(run_dir, trainer.step + 1)
         while alive(owner) and not selection.exists():
             time.sleep(POLL_SECONDS)
-        if not alive(owner):
+        # What each rank sees for itself may have changed between two of them.
+        if not trainer.ranks.first_says(alive(owner)):
             return
         waited = time.perf_counter() - waiting
         values = trainer.train_step(read_selection(selection))

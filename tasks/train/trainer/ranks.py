@@ -41,6 +41,11 @@ class Ranks:
         """Maximum over ranks."""
         return self._reduced(tensor, dist.ReduceOp.MAX)
 
+    def first_says(self, value: bool) -> bool:
+        """What the first rank says, at all ranks."""
+        said = torch.tensor(float(self.first and value), device=self.device)
+        return bool(self.total(said))
+
     def meet(self) -> None:
         """Wait until all ranks are here."""
         if self.world > 1:

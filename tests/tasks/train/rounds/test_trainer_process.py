@@ -50,6 +50,23 @@ def kill(process: TrainerProcess) -> int:
     return pid
 
 
+def rank(file: Path, number: int) -> psutil.Process:
+    """The rank that was started after so many others."""
+    end = time.monotonic() + PATIENCE
+    while not file.exists() or len(file.read_text().splitlines()) <= number:
+        assert time.monotonic() < end
+        time.sleep(0.01)
+    return psutil.Process(int(file.read_text().splitlines()[number]))
+
+
+def ended(process: psutil.Process) -> None:
+    """Until a process is gone, or waits for nobody to take its exit code."""
+    end = time.monotonic() + PATIENCE
+    while process.is_running() and process.status() != psutil.STATUS_ZOMBIE:
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
 def version(run_dir: Path, step: int) -> dict[str, torch.Tensor]:
     return load_file(weights_path(run_dir, step) / "model.safetensors")
 
@@ -91,6 +108,23 @@ def test_it_ends_with_its_block(tmp_path) -> None:
     with TrainerProcess(new_run(tmp_path), 1, TrainerResources()) as process:
         pid = process.pid
     assert process.pid is None and not psutil.pid_exists(pid)
+
+
+def test_no_rank_outlives_its_launcher_or_the_block(tmp_path, monkeypatch) -> None:
+    # in place of torchrun, which starts each rank in a session of its own as well
+    ranks, launcher = tmp_path / "ranks", tmp_path / "python"
+    launcher.write_text(f"#!/bin/sh\nsetsid sleep 600 &\necho $! >> {ranks}\nexec sleep 600\n")
+    launcher.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(launcher))
+    with TrainerProcess(tmp_path, 1, TrainerResources()) as process:
+        first = rank(ranks, 0)
+        kill(process)
+        assert first.is_running()
+        assert process.done(1) is False  # started again
+        second = rank(ranks, 1)
+        ended(first)
+        assert second.is_running()
+    ended(second)
 
 
 @pytest.mark.slow

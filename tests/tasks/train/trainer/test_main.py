@@ -13,10 +13,17 @@ from safetensors.torch import load_file, save_file
 
 from tasks.train.objective import ObjectiveConfig
 from tasks.train.trainer import RunSettings, selection_path, write_selection
+from tasks.train.trainer import main as trainer_main
 from tasks.train.trainer.errors import BadSettings
 from tasks.train.trainer.main import main
 from tasks.train.trainer.run_files import checkpointed_steps, weights_path
-from tests.tasks.train.trainer.helpers import NANO, make_samples, settings, start_processes
+from tests.tasks.train.trainer.helpers import (
+    NANO,
+    make_samples,
+    run_ranks,
+    settings,
+    start_processes,
+)
 
 STEPS = 4
 
@@ -172,3 +179,17 @@ def test_a_run_keeps_its_start_model(tmp_path, capsys) -> None:
     write_settings(run_dir, model)
     assert main([str(run_dir), "--until", "2"]) == 1
     assert "BadCheckpoint" in capsys.readouterr().err
+
+
+def train_as_one_of_two(run_dir: Path) -> None:
+    """A rank that sees the owner in the first step if it is the first, later if it is not."""
+    first = os.environ["RANK"] == "0"
+    trainer_main.alive = lambda owner: first is not weights_path(run_dir, 1).exists()
+    quiet_main(run_dir, 2, os.getpid())
+
+
+@pytest.mark.slow
+def test_ranks_go_on_and_end_together(tmp_path) -> None:
+    run_dir = new_run(tmp_path, steps=2)
+    run_ranks(2, train_as_one_of_two, run_dir)
+    assert weights_path(run_dir, 1).exists() and not weights_path(run_dir, 2).exists()

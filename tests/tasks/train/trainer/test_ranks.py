@@ -25,6 +25,8 @@ def train(directory: Path, changes: dict) -> None:
     metrics = [trainer.train_step(batch) for batch in batches[:2]]
     poison = [replace(sample, advantage=3e38) for sample in make_samples(4)]
     assert trainer.train_step(poison)["optim/skipped"] == 2
+    assert trainer.ranks.first_says(trainer.ranks.first)
+    assert not trainer.ranks.first_says(not trainer.ranks.first)
     trainer.save(directory / "checkpoint")
     trainer.save_weights(directory / "weights")
     metrics.append(trainer.train_step(batches[2]))
