@@ -38,7 +38,7 @@ from tasks.train.objective.config import Advantage, LengthConfig
 from tasks.train.rollouts.check import NO_VERSION, CheckPayload, check_job
 from tasks.train.rollouts.claims import faults, forged
 from tasks.train.rollouts.config import TrustConfig
-from tasks.train.rollouts.copies import KEPT_STEPS, Seen
+from tasks.train.rollouts.copies import KEPT_STEPS, Place, Seen
 from tasks.train.rollouts.errors import CheckCrashed, RolloutsRefused
 from tasks.train.rollouts.job import KIND, Broadcast, RolloutJob
 from tasks.train.rollouts.rewards import rewarded
@@ -91,7 +91,10 @@ class _Upload:
 
 
 class Intake:
-    """Takes the uploads of one run; one at a time, and one after the other for a job."""
+    """Takes the uploads of one run; several at once, but for one job one after the other.
+
+    They are settled one after the other, so that each is judged by all that came before.
+    """
 
     def __init__(
         self,
@@ -114,6 +117,8 @@ class Intake:
         self._reader = reader
         self.steady = threading.RLock()
         """Held while rollouts are chosen: nothing is committed or taken back meanwhile."""
+        self._turn = threading.Lock()
+        """Held while an upload is settled."""
         self._seen = Seen()
         self._known: set[str] = set()
         self._unchecked: dict[str, tuple[RolloutJob, str]] = {}
@@ -194,23 +199,35 @@ class Intake:
             producer=KIND,
         )
         try:
-            decision, verdicts, lied = self._judged(upload, received)
-            return self._settle(upload, decision, verdicts, lied)
+            return self._checked(upload, received)
         finally:
             discard(self._store, received.path)
 
-    def _judged(self, upload: _Upload, received: Manifest) -> tuple[Decision, Rows, bool]:
-        """(whether it was checked by a prefill, verdicts, committed, whether its node lied)."""
+    def _checked(self, upload: _Upload, received: Manifest) -> Manifest:
+        """Have an upload checked, in full where there is a reason, and settle it."""
         decision = self._auditor.decide(KIND, upload.held, received, upload.node_id)
-        repeated = self._seen.repeated(upload.rows, self.path(upload.job))
-        if repeated and not decision.audited:
-            # Somebody copied; only a prefill can say who.
+        while True:
+            # Somebody copied, and only a prefill can say who.
+            audited = decision.audited or bool(self._repeated(upload))
+            # Nothing is held meanwhile: other uploads are checked at the same time.
+            verdicts = self._check(upload.job.name, upload.job.model, received.path, audited)
+            with self._turn:
+                # What needs no model to be seen is looked at in full too.
+                reason = Finding.of(verdicts).failed or self._repeated(upload)
+                if audited or not reason:
+                    return self._judged(upload, replace(decision, audited=audited), verdicts)
             decision = replace(decision, audited=True)
-        verdicts = self._check(upload.job.name, upload.job.model, received.path, decision.audited)
-        if not decision.audited and Finding.of(verdicts).failed:
-            # Something is wrong that needed no model to be seen, so it is looked at in full.
-            decision = replace(decision, audited=True)
-            verdicts = self._check(upload.job.name, upload.job.model, received.path, True)
+
+    def _repeated(self, upload: _Upload) -> dict[str, Place]:
+        with self.steady:
+            return self._seen.repeated(upload.rows, self.path(upload.job))
+
+    def _judged(self, upload: _Upload, decision: Decision, verdicts: Rows) -> Manifest:
+        if upload.node_id in self.standing.excluded:
+            # It was caught while this was checked.
+            self._set_aside(upload, {row["sample_id"]: EXCLUDED for row in upload.rows})
+            raise RolloutsRefused(upload.job.name, upload.node_id, [EXCLUDED], lie=True)
+        repeated = self._repeated(upload)
         for row in verdicts:
             if row["verdict"] == "rejected" and row["trace_id"] in repeated:
                 first = repeated[row["trace_id"]]
@@ -224,7 +241,7 @@ class Intake:
         self._commit_verdicts(upload, decision, verdicts)
         if finding.failed:
             self.withdraw(upload.node_id)
-        return decision, verdicts, lied
+        return self._settle(upload, decision, verdicts, lied)
 
     def _check(self, name: str, model: str, rows: str, audited: bool) -> Rows:
         job = check_job(

@@ -3,8 +3,8 @@
 Invariants: a job that was given out ends accepted exactly once, or JobGivenUp; the job of a refused
 upload goes out again, and that does not count, so that hostile nodes end no run (the pool lets each
 do it a few times only); a job that is waited for too long goes to a second node too, and the first
-good answer counts; uploads are read and checked in threads of the pool, one at a time, so that the
-next jobs are dealt meanwhile; an upload that nobody waits for any more is thrown away unread.
+good answer counts; uploads are read and checked in threads of the pool, those of one job one after
+the other; an upload that nobody waits for any more is thrown away unread.
 """
 
 import queue
@@ -45,6 +45,8 @@ class _Dealt:
     running: set[Future[JobResult]] = field(default_factory=set)
     reading: set[int] = field(default_factory=set)
     """Attempts whose uploads are being checked, or wait for it."""
+    one: threading.Lock = field(default_factory=threading.Lock)
+    """Held while an upload is read."""
     taken: bool = False
     """An upload was accepted; threads of the pool see this before the dealer does."""
     settled: bool = False
@@ -85,8 +87,10 @@ class Dealer:
         self._backup_seconds = backup_seconds
         self._dealt: dict[str, _Dealt] = {}
         self._events: queue.SimpleQueue[Callable[[], RolloutJob | None]] = queue.SimpleQueue()
-        self._one = threading.Lock()
+        self._state = threading.Condition()
         self._closed = False
+        self._at_work = 0
+        """Uploads that are being read."""
         self._tally = Tally()
         self._taken: deque[float] = deque(maxlen=64)
         """Seconds from giving a job out to its answer."""
@@ -100,10 +104,10 @@ class Dealer:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._closed = True
-        # What is being checked needs what is closed after this.
-        with self._one:
-            pass
+        with self._state:
+            self._closed = True
+            # What is being checked needs what is closed after this.
+            self._state.wait_for(lambda: self._at_work == 0)
 
     @property
     def idle(self) -> bool:
@@ -156,8 +160,10 @@ class Dealer:
     def _read(self, dealt: _Dealt, attempt: int, result: JobResult) -> None:
         """Take an upload in, in a thread of the pool."""
         dealt.reading.add(attempt)
+        with self._state:
+            self._at_work += 1
         try:
-            with self._one:
+            with dealt.one:
                 if self._closed or dealt.settled or dealt.taken:
                     self._throw_away(result)
                     raise NotWanted(result.job_id)
@@ -165,6 +171,9 @@ class Dealer:
                 dealt.taken = True
         finally:
             dealt.reading.discard(attempt)
+            with self._state:
+                self._at_work -= 1
+                self._state.notify_all()
 
     def _answered(self, dealt: _Dealt, future: Future[JobResult]) -> RolloutJob | None:
         dealt.running.discard(future)
