@@ -5,7 +5,8 @@ signed is never taken for another's. Invariants: that directory appears by one r
 shard had the hash that the publisher signed, or not at all; who asks for
 the newest never gets an older one than is here, whatever the origin offers. Shards that came, also
 in part, stay until the version is whole, and a fetch that was killed goes on where it was. Several
-processes may share a directory: one fetches, the others wait for it.
+processes may share a directory: one fetches, the others wait for it. A stream that nobody has asked
+for in a day goes when another one is begun.
 """
 
 import fcntl
@@ -14,7 +15,7 @@ import os
 import shutil
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -35,6 +36,7 @@ from infra.storage.layout import segment
 from infra.storage.local import TEMP_PREFIX, fsync_path
 
 POLL_SECONDS = 0.25
+UNUSED_SECONDS = 86_400.0
 
 
 @dataclass(frozen=True)
@@ -56,7 +58,9 @@ class BroadcastClient:
         self._keep = keep
         self._source = Source(url, stream, os.environ.get(TOKEN_VARIABLE, ""))
         self.directory = directory / segment(publisher, "publisher") / stream
-        self.directory.mkdir(parents=True, exist_ok=True)
+        if not self.directory.is_dir():
+            _remove_unused(directory)
+        self._touch()
 
     def close(self) -> None:
         """Give the connections back."""
@@ -81,6 +85,7 @@ class BroadcastClient:
         An origin that fails, or that offers older versions than before, does no harm while a
         version of the range is here. Raises NoVersion, DiskFull.
         """
+        self._touch()
         deadline, last = Deadline.after(seconds), ""
         broken: set[int] = set()
         while True:
@@ -108,6 +113,7 @@ class BroadcastClient:
 
         Raises VersionGone, BadManifest, CorruptShard, TooSlow, DiskFull, OriginFault.
         """
+        self._touch()
         target, deadline = self.directory / str(version), Deadline.after(seconds)
         if not target.is_dir():
             with self._alone(version, deadline), self._room(version):
@@ -133,6 +139,11 @@ class BroadcastClient:
         fsync_path(files)
         os.rename(files, target)
         fsync_path(self.directory)
+
+    def _touch(self) -> None:
+        """The stream is in use."""
+        self.directory.mkdir(parents=True, exist_ok=True)
+        os.utime(self.directory)
 
     def _part(self, version: int) -> Path:
         return self.directory / f"{TEMP_PREFIX}{version}"
@@ -172,3 +183,18 @@ class BroadcastClient:
         gone = [self.directory / str(number) for number in older]
         for path in [*gone, *self.directory.glob(f"{TEMP_PREFIX}*")]:
             shutil.rmtree(path, ignore_errors=True)
+
+
+def _remove_unused(directory: Path) -> None:
+    """Remove streams that were not touched for `UNUSED_SECONDS`, but where somebody fetches."""
+    for stream in directory.glob("*/*"):
+        with suppress(OSError):  # gone, or locked
+            handle = os.open(stream, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if time.time() - os.fstat(handle).st_mtime > UNUSED_SECONDS:
+                    gone = stream.with_name(f"{TEMP_PREFIX}{stream.name}")
+                    stream.rename(gone)  # what a kill leaves of it is no stream
+                    shutil.rmtree(gone)
+            finally:
+                os.close(handle)

@@ -1,6 +1,7 @@
 """A version appears whole and verified, or not at all, whatever the origin does."""
 
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -22,6 +23,7 @@ from infra.broadcast.errors import (
 from infra.broadcast.manifest import TOKEN_VARIABLE, File, Manifest, Shard
 from infra.broadcast.origin import Origin
 from infra.broadcast.service import serving
+from infra.storage.local import directory_lock
 from toploc.signing import SigningKey
 
 STREAM = "run"
@@ -80,6 +82,27 @@ def test_old_versions_go(origin, weights, client_of):
             client.fetch(0, 5)
         client.fetch(1, 5)  # an older one that is asked for by number comes, and stays
         assert client.here() == [1, 2, 3]
+
+
+def test_streams_that_nobody_uses_go_when_another_is_begun(origin, weights, client_of, same):
+    source = weights(0)
+    origin.publish(0, source)
+    with serving({STREAM: origin.root}) as url:
+        client = client_of(url)
+        client.fetch(0, 20)
+        streams = {}
+        for name in ("old", "fetching", "new", ".tmp-left"):
+            streams[name] = client.directory.with_name(name)
+            (streams[name] / "0").mkdir(parents=True)
+        for old in (client.directory, streams["old"], streams["fetching"], streams[".tmp-left"]):
+            os.utime(old, (0, 0))
+        with directory_lock(streams["fetching"]):
+            assert client.newest(0, 9, 20).number == 0  # in use from now on
+            client_of(url, publisher="another")
+        found = sorted(path.name for path in client.directory.parent.iterdir())
+        assert found == ["fetching", "new", STREAM]
+        shutil.rmtree(client.directory)  # who comes back after a day fetches again
+        assert same(client.newest(0, 9, 20), source)
 
 
 def test_nothing_but_versions_is_served(origin, weights, tmp_path, monkeypatch):
