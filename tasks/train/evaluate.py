@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import verifiers
-from infra.inference.protocol import Request, SamplingParams
+from infra.inference.protocol import Completion, Request, SamplingParams
 from infra.inference.transformers_engine import TransformersEngine
 from tasks.train.curriculum import NanoTask
 from tasks.train.errors import UnscoredTask
@@ -25,12 +25,14 @@ class SolveRate:
     tasks: int
     solved: float
     mean_score: float
+    lengths: tuple[int, ...]
+    """Output tokens of each completion, with the end token."""
 
 
 def complete(
     engine: TransformersEngine, tasks: Sequence[NanoTask], temperature: float, seed: int = 0
-) -> list[str]:
-    """One completion per task, with the `<think>` that the template opened."""
+) -> list[Completion]:
+    """One completion per task; texts have the `<think>` that the template opened."""
     params = SamplingParams(temperature=temperature, max_tokens=MAX_TOKENS)
     requests = [
         Request(
@@ -41,7 +43,7 @@ def complete(
         for index, task in enumerate(tasks)
     ]
     return [
-        completion.text
+        completion
         for start in range(0, len(requests), BATCH)
         for completion in engine.generate(requests[start : start + BATCH], params)
     ]
@@ -54,7 +56,7 @@ def solve_rate(
     completions = complete(engine, tasks, temperature, seed)
     values = []
     for task, completion in zip(tasks, completions, strict=True):
-        score = verifiers.score(task.task_type, completion, task.verification_info)
+        score = verifiers.score(task.task_type, completion.text, task.verification_info)
         if score.score is None:
             raise UnscoredTask(task.task_type, score.detail)
         values.append(score.score)
@@ -62,6 +64,7 @@ def solve_rate(
         tasks=len(values),
         solved=sum(value == 1.0 for value in values) / len(values),
         mean_score=sum(values) / len(values),
+        lengths=tuple(len(completion.output_ids) for completion in completions),
     )
 
 

@@ -1,12 +1,18 @@
-"""Make the start policy of the RL rounds: `python -m tasks.train.nano_rl [--out DIR]`.
+"""Make the RL rounds' start policies: `python -m tasks.train.nano_rl [--model rl rl-lengths]`.
 
-A short supervised training (`tasks.train.sft`) of nano-m on two kinds of task: it spells words
-backward and sorts three numbers. The policy is weak because its teacher grows careless: in most of
-the last demonstrations two neighbours have changed places, at random, so they end in a wrong
-answer. A part of the prompts asks for a length, and the thought beside it has a random amount of
-filler that does not keep to it: the policy knows the words of the request and what could follow
-them, not what is wanted. One thread, a few minutes. Invariants: seeds are fixed; no held-out prompt
-is trained on; weights are rounded to bfloat16 before they are measured.
+nano-rl: a short supervised training (`tasks.train.sft`) of nano-m on two kinds of task: it spells
+words backward and sorts three numbers. The policy is weak because its teacher grows careless: in
+most of the last demonstrations two neighbours have changed places, at random, so they end in a
+wrong answer. A part of the prompts asks for a length, and the thought beside it has a random amount
+of filler that does not keep to it: the policy knows the words of the request and what could follow
+them, not what is wanted.
+
+nano-rl-lengths: nano-rl, trained a little further on prompts that all ask for a length. The filler
+is what the length needs plus normal noise, so the policy follows such a request, but loosely; it
+stays careless in its answers.
+
+One thread, a few minutes each. Invariants: seeds are fixed; no held-out prompt is trained on;
+weights are rounded to bfloat16 before they are measured.
 """
 
 import argparse
@@ -21,6 +27,7 @@ import numpy as np
 import torch
 from transformers import AutoTokenizer, LlamaForCausalLM
 
+from infra.inference.transformers_engine import TransformersEngine
 from tasks.train import demonstrations as think
 from tasks.train.curriculum import (
     HELD_OUT_SEED,
@@ -30,13 +37,13 @@ from tasks.train.curriculum import (
     NanoTask,
     held_out,
 )
-from tasks.train.evaluate import SolveRate, load, solve_rate
+from tasks.train.evaluate import load, solve_rate
 from tasks.train.nano import DEFAULT_OUT, save
+from tasks.train.nano_rl_card import CARD, LENGTHS_CARD
 from tasks.train.objective.config import LengthConfig
-from tasks.train.sft import SftConfig, SftResult, StepMetrics, train
+from tasks.train.objective.lengths import instruction
+from tasks.train.sft import SftConfig, SftResult, StepMetrics, encode_rows, train
 
-NAME = "rl"
-PARENT = "m"
 KINDS = (
     GymKind("spell_backward", think.think_spell, {"min_word_len": 4, "max_word_len": 6}),
     GymKind(
@@ -58,6 +65,21 @@ class Part:
     """Tasks of sorting for each word to spell."""
     slips: float
     """Share of the demonstrations that have a slip."""
+    asked: float = 0.25
+    """Share of the rows whose prompt asks for a length."""
+    targets: tuple[int, ...] = (16, 24, 32, 40, 48)
+    """The lengths asked for, in output tokens."""
+    noise: float | None = None
+    """Standard deviation, in tokens, of what the filler misses the length by; None: the filler has
+    nothing to do with it."""
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How a model is made."""
+
+    parent: str
+    parts: tuple[Part, ...]
 
 
 CAREFUL = Part(
@@ -84,16 +106,32 @@ CARELESS = Part(
     sorting=1.0,
     slips=0.72,
 )
-ASKED = 0.25
-"""Share of the rows whose prompt asks for a length."""
-TARGETS = (16, 24, 32, 40, 48)
+LOOSE = Part(
+    SftConfig(
+        learning_rate=1e-3,
+        batch_size=32,
+        micro_batch_size=32,
+        max_steps=200,
+        warmup_steps=10,
+        seed=11,
+    ),
+    sorting=1.0,
+    slips=0.72,
+    asked=1.0,
+    targets=(24, 32, 40, 48),
+    noise=12.0,
+)
+"""Its targets are those of the profile `rl-lengths`."""
+MODELS = {"rl": Recipe("m", (CAREFUL, CARELESS)), "rl-lengths": Recipe("rl", (LOOSE,))}
 FILLER = "."
+"""One token."""
 MOST_FILLER = 28
+MOST_ASKED_FILLER = 40
+"""With it no demonstration is longer than the 64 tokens of the profile `rl-lengths`."""
 HELD_OUT = 512
-INSTRUCTION = LengthConfig().instruction
 
 
-def training_rows(part: Part) -> list[dict[str, Any]]:
+def training_rows(part: Part, tokenizer: Any) -> list[dict[str, Any]]:
     """Rows for one pass; a part of them has a slip, a part asks for a length."""
     seed, steps = part.config.seed, part.config.max_steps or 0
     rng = np.random.Generator(np.random.Philox(seed))
@@ -105,7 +143,9 @@ def training_rows(part: Part) -> list[dict[str, Any]]:
             if task.prompt not in reserved:
                 shown = with_slip(kind, task, rng) if rng.random() < part.slips else task
                 rows.append(shown.row())
-    return [_asking(row, rng) if rng.random() < ASKED else row for row in rows]
+    return [
+        _asking(row, part, rng, tokenizer) if rng.random() < part.asked else row for row in rows
+    ]
 
 
 def with_slip(kind: GymKind, task: NanoTask, rng: np.random.Generator) -> NanoTask:
@@ -130,12 +170,19 @@ def slipped(name: str, entry: Mapping[str, Any], rng: np.random.Generator) -> di
     return changed
 
 
-def _asking(row: dict[str, Any], rng: np.random.Generator) -> dict[str, Any]:
-    """The row with a request for a length, and a thought whose length has nothing to do with it."""
-    target = TARGETS[int(rng.integers(len(TARGETS)))]
-    content = row["messages"][0]["content"] + INSTRUCTION.replace("{target}", str(target))
-    filler = FILLER * int(rng.integers(MOST_FILLER + 1))
-    completion = row["completion"].replace("<think>", f"<think>{filler}", 1)
+def _asking(
+    row: dict[str, Any], part: Part, rng: np.random.Generator, tokenizer: Any
+) -> dict[str, Any]:
+    """The row with a request for a length, and with filler in its thought."""
+    target = part.targets[int(rng.integers(len(part.targets)))]
+    if part.noise is None:
+        filler = int(rng.integers(MOST_FILLER + 1))
+    else:
+        (plain,), _ = encode_rows(tokenizer, [row], part.config.max_tokens)
+        wanted = target - (len(plain.ids) - plain.prompt_length)
+        filler = round(float(np.clip(rng.normal(wanted, part.noise), 0, MOST_ASKED_FILLER)))
+    content = row["messages"][0]["content"] + instruction(target, LengthConfig())
+    completion = row["completion"].replace("<think>", f"<think>{FILLER * filler}", 1)
     return {"messages": [{"role": "user", "content": content}], "completion": completion}
 
 
@@ -150,104 +197,90 @@ def measured(kind: GymKind, profile: GymKind) -> list[NanoTask]:
     return [task for task in held_out(kind, HELD_OUT) if letters(task) >= least]
 
 
-def measure(directory: Path) -> dict[str, tuple[SolveRate, SolveRate]]:
+def solve_table(engine: TransformersEngine) -> str:
     """Per kind: the held-out rates at temperature 1 and greedy."""
-    engine = load(directory, f"tracemill/nano-{NAME}")
-    rates = {}
+    rows = []
     for kind, profile in zip(KINDS, MEASURED, strict=True):
         tasks = measured(kind, profile)
-        rates[kind.name] = (solve_rate(engine, tasks, 1.0), solve_rate(engine, tasks, 0.0))
-        print(f"  {kind.name}: " + " / ".join(f"{r.solved:.3f}" for r in rates[kind.name]))
-    return rates
+        settings = ", ".join(f"{key}={value}" for key, value in profile.settings.items())
+        solved = [f"{solve_rate(engine, tasks, t).solved:.3f}" for t in (1.0, 0.0)]
+        rows.append(f"| {kind.name} | {settings} | {len(tasks)} | {' | '.join(solved)} |")
+    return "\n".join(rows)
 
 
-CARD = """# tracemill/nano-{name}
-
-A very small language model made by this project as the start of its RL rounds: nano-{parent}, a
-Llama decoder of {parameters:,} parameters, trained a little further. It is weak on purpose: it has
-learned to be careless.
-
-- Files: safetensors in bfloat16; compute in float32. Apache-2.0, like the project.
-- Tokens and chat template are those of nano-{parent}.
-- Made by `python -m tasks.train.nano_rl`. Training: AdamW, loss on the completion only, first
-  {careful} steps of {batch_size} examples at learning rate {careful_rate:g}, then {careless} at
-  {careless_rate:g}, warm-up and cosine each; {tokens:,} tokens, {cpu_seconds:.0f} CPU seconds on
-  one thread of a busy 2-core machine.
-- Data: tasks of the kinds below, but words of 4 to 6 letters; {sorting:g} to sort for each to
-  spell, in the second part as many; drawn from seed {train_seed:,} on, each with a short thought
-  that the project wrote by rule. Of those in the second part {slips:.0%} have a slip: two
-  neighbours, letters or numbers, are in each other's place in the thought and in the answer.
-  {asked:.0%} of the prompts ask for a length in tokens ({targets}); the thoughts beside them begin
-  with 0 to {filler} filler tokens, drawn without regard to what was asked. No prompt of the
-  held-out set was trained on.
-
-## Held-out solve rates
-
-Tasks as the profile `rl-tasks` has them, from seed {held_out_seed:,} on; solved = score 1 by the
-project's verifiers. One sample per task: the standard error is about 0.025.
-
-| kind | settings | tasks | solved at temperature 1 | solved greedy |
-|---|---|---|---|---|
-{table}
-"""
+def length_table(engine: TransformersEngine) -> str:
+    """Per kind and length asked for: output tokens and solve rate at temperature 1."""
+    rows = []
+    for kind, profile in zip(KINDS, MEASURED, strict=True):
+        tasks = measured(kind, profile)
+        for target in LOOSE.targets:
+            request = instruction(target, LengthConfig())
+            rate = solve_rate(
+                engine, [replace(task, prompt=task.prompt + request) for task in tasks], 1.0
+            )
+            missed = np.abs(np.array(rate.lengths) - target).mean()
+            rows.append(
+                f"| {kind.name} | {target} | {len(tasks)} | {np.mean(rate.lengths):.1f} "
+                f"| {missed:.2f} | {rate.solved:.3f} |"
+            )
+    return "\n".join(rows)
 
 
 def render_card(
-    parameters: int,
-    parts: Sequence[SftResult],
-    rates: dict[str, tuple[SolveRate, SolveRate]],
+    name: str, parameters: int, results: Sequence[SftResult], engine: TransformersEngine
 ) -> str:
-    """The card's text; `rates` maps a kind to its figures at temperature 1 and greedy."""
-    rows = [
-        f"| {kind.name} | {', '.join(f'{k}={v}' for k, v in kind.settings.items())} "
-        f"| {rates[kind.name][0].tasks} | "
-        + " | ".join(f"{rate.solved:.3f}" for rate in rates[kind.name])
-        + " |"
-        for kind in MEASURED
-    ]
-    return CARD.format(
-        name=NAME,
-        parent=PARENT,
+    """The card's text, measured with the engine."""
+    first = MODELS[name].parts[0]
+    return (CARD if name == "rl" else LENGTHS_CARD).format(
+        parent=MODELS[name].parent,
         parameters=parameters,
-        careful=parts[0].steps,
-        careful_rate=CAREFUL.config.learning_rate,
-        careless=parts[1].steps,
-        careless_rate=CARELESS.config.learning_rate,
-        slips=CARELESS.slips,
-        batch_size=CAREFUL.config.batch_size,
-        tokens=sum(part.tokens for part in parts),
-        cpu_seconds=sum(part.cpu_seconds for part in parts),
-        sorting=CAREFUL.sorting,
+        batch_size=first.config.batch_size,
+        steps=[result.steps for result in results],
+        rates=[part.config.learning_rate for part in MODELS[name].parts],
+        tokens=sum(result.tokens for result in results),
+        cpu_seconds=sum(result.cpu_seconds for result in results),
+        first=first,
+        last=MODELS[name].parts[-1],
+        targets=", ".join(map(str, first.targets)),
+        filler=MOST_FILLER if first.noise is None else MOST_ASKED_FILLER,
         train_seed=TRAIN_SEED,
-        asked=ASKED,
-        targets=", ".join(map(str, TARGETS)),
-        filler=MOST_FILLER,
         held_out_seed=HELD_OUT_SEED,
-        table="\n".join(rows),
+        table=solve_table(engine) if name == "rl" else length_table(engine),
     )
 
 
-def main() -> None:
-    """Command line."""
-    parser = argparse.ArgumentParser(description="Train the start policy of the RL rounds.")
-    parser.add_argument("--out", type=Path, default=DEFAULT_OUT)
-    directory = parser.parse_args().out / NAME
-    torch.set_num_threads(1)
-    start = DEFAULT_OUT / PARENT
+def make(name: str, out: Path) -> None:
+    """Train a model from its parent, which lies in `out` or is the committed one; measure it."""
+    model_dir, parent = out / name, MODELS[name].parent
+    start = next(root / parent for root in (out, DEFAULT_OUT) if (root / parent).is_dir())
     tokenizer = AutoTokenizer.from_pretrained(start)
 
     def on_step(metrics: StepMetrics) -> None:
         if (metrics.step + 1) % 20 == 0:
-            print(f"step {metrics.step + 1}: loss {metrics.loss:.3f}", flush=True)
+            print(f"nano-{name} step {metrics.step + 1}: loss {metrics.loss:.3f}", flush=True)
 
-    parts: list[SftResult] = []
-    for part in (CAREFUL, CARELESS):
+    results: list[SftResult] = []
+    for part in MODELS[name].parts:
         model = LlamaForCausalLM.from_pretrained(start, dtype=torch.float32)
-        parts.append(train(model, tokenizer, training_rows(part), part.config, on_step))
-        save(model, tokenizer, directory)
-        start = directory
-    card = render_card(model.num_parameters(), parts, measure(directory))
-    (directory / "README.md").write_text(card, encoding="utf-8")
+        rows = training_rows(part, tokenizer)
+        results.append(train(model, tokenizer, rows, part.config, on_step))
+        save(model, tokenizer, model_dir)
+        start = model_dir
+    engine = load(model_dir, f"tracemill/nano-{name}")
+    card = render_card(name, model.num_parameters(), results, engine)
+    (model_dir / "README.md").write_text(card, encoding="utf-8")
+    print(card)
+
+
+def main() -> None:
+    """Command line."""
+    parser = argparse.ArgumentParser(description="Train the start policies of the RL rounds.")
+    parser.add_argument("--model", nargs="+", choices=list(MODELS), default=list(MODELS))
+    parser.add_argument("--out", type=Path, default=DEFAULT_OUT)
+    given = parser.parse_args()
+    torch.set_num_threads(1)
+    for name in given.model:
+        make(name, given.out)
 
 
 if __name__ == "__main__":

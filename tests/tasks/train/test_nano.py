@@ -95,7 +95,8 @@ def test_card_states_what_was_measured() -> None:
         cpu_seconds=12.4,
         history=(StepMetrics(0, 0.5, 1e-3, 1.0, 500),),
     )
-    rates = {kind.name: (SolveRate(256, 0.25, 0.5), SolveRate(256, 0.75, 0.8)) for kind in KINDS}
+    sampled, greedy = SolveRate(256, 0.25, 0.5, ()), SolveRate(256, 0.75, 0.8, ())
+    rates = {kind.name: (sampled, greedy) for kind in KINDS}
     text = render(SIZES["s"], 283, 364_544, result, rates)
     assert (
         "364,544 parameters" in text and "12 CPU seconds" in text and "256 tasks per kind" in text
