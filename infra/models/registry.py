@@ -16,7 +16,7 @@ COMPUTE_DTYPE = "float32"
 """bfloat16 products are about eight times slower on a CPU without AMX; proofs round anyway."""
 
 NANO_ROOT = Path(__file__).parent / "nano"
-NANO = {f"tracemill/nano-{size}": NANO_ROOT / size for size in ("s", "m", "l", "rl")}
+NANO = {f"tracemill/nano-{size}": NANO_ROOT / size for size in ("s", "m", "l", "rl", "rl-lengths")}
 
 BASE_MEMORY_MB = 500
 """Interpreter, torch and transformers of one engine process."""

@@ -17,6 +17,7 @@ def test_known_ids() -> None:
         "tracemill/nano-m",
         "tracemill/nano-l",
         "tracemill/nano-rl",
+        "tracemill/nano-rl-lengths",
         "HuggingFaceTB/SmolLM2-135M-Instruct",
     )
 
