@@ -17,6 +17,7 @@ price of one division; only tokens whose bound is below a known exact ratio get 
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -45,6 +46,7 @@ __all__ = [
     "SamplingLimits",
     "SamplingRule",
     "examine",
+    "examine_texts",
     "gumbel_noise",
     "judge_sampling",
     "margins",
@@ -53,6 +55,9 @@ __all__ = [
 
 _BOUND_SLACK = 1.0 + 1e-4
 """Covers the rounding of the float32 bounds (about 1e-5), which only choose what is looked at."""
+
+_JOINT_VALUES = 1 << 22
+"""Logits of texts that are looked at together, of which a copy is made."""
 
 _MOVE_ROWS = 64
 """Rows that are looked at in one go where tokens differ; bounds the memory."""
@@ -133,9 +138,52 @@ def examine(
     logits: Tensor, token_ids: Tensor, seed: int, rule: SamplingRule, start: int = 0
 ) -> Claims:
     """What the verifier's logits [n, V] say about claimed tokens [n] at positions from `start`."""
+    positions = torch.arange(start, start + len(token_ids), device=logits.device)
+    return _examine(logits, token_ids, torch.full_like(positions, seed), positions, rule)
+
+
+@torch.no_grad()
+def examine_texts(texts: Sequence[tuple[Tensor, Tensor, int]], rule: SamplingRule) -> list[Claims]:
+    """As `examine` of each text from position 0, (logits [n, V], token ids [n], seed).
+
+    Short texts are looked at together, which saves most of the time and changes nothing else.
+    """
+    found: list[Claims] = []
+    first = 0
+    while first < len(texts):
+        end, values = first + 1, texts[first][0].numel()
+        while end < len(texts) and values + texts[end][0].numel() <= _JOINT_VALUES:
+            values += texts[end][0].numel()
+            end += 1
+        found += _together(texts[first:end], rule)
+        first = end
+    return found
+
+
+def _together(texts: Sequence[tuple[Tensor, Tensor, int]], rule: SamplingRule) -> list[Claims]:
+    if len(texts) == 1:
+        return [examine(*texts[0], rule)]
+    for logits, token_ids, _ in texts:
+        _check_rows(logits, token_ids)
+    lengths = [len(token_ids) for _, token_ids, _ in texts]
+    seeds = torch.tensor([seed for _, _, seed in texts]).repeat_interleave(torch.tensor(lengths))
+    device = texts[0][0].device
+    whole = _examine(
+        torch.cat([logits for logits, _, _ in texts]),
+        torch.cat([token_ids for _, token_ids, _ in texts]),
+        seeds.to(device),
+        torch.cat([torch.arange(length, device=device) for length in lengths]),
+        rule,
+    )
+    columns = (whole.margins, whole.distances, whole.logprobs)
+    return [Claims(*own) for own in zip(*(torch.split(c, lengths) for c in columns), strict=True)]
+
+
+def _examine(
+    logits: Tensor, token_ids: Tensor, seeds: Tensor, positions: Tensor, rule: SamplingRule
+) -> Claims:
+    """What logits [n, V] say about claimed tokens [n] at positions [n] of texts of seeds [n]."""
     claimed = token_ids.to(device=logits.device, dtype=torch.int64)
-    positions = torch.arange(start, start + len(claimed), device=logits.device)
-    seeds = torch.full_like(positions, seed)
     _check_rows(logits, seeds, claimed)
     if len(logits) == 0:
         nothing = logits.new_empty(0)

@@ -160,11 +160,11 @@ def _faulty(*faults: str) -> Examination:
 
 def _replayed(coefficients: Ints) -> list[str]:
     """One polynomial for several chunks: rows of different positions never give the same."""
-    _, first, which = np.unique(coefficients, axis=0, return_index=True, return_inverse=True)
+    first: dict[bytes, int] = {}
     return [
         f"replayed: chunk {chunk} has the polynomial of chunk {earlier}"
-        for chunk, earlier in enumerate(first[which.reshape(-1)].tolist())
-        if earlier != chunk
+        for chunk, row in enumerate(coefficients)
+        if (earlier := first.setdefault(row.tobytes(), chunk)) != chunk
     ]
 
 

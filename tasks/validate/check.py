@@ -25,7 +25,7 @@ from tasks.validate.config import ValidateConfig
 from toploc.errors import InvalidSettings
 from toploc.misplaced import permuted
 from toploc.profile import Profile
-from toploc.sampling import Claims, SamplingLimits, SamplingRule, examine, judge_sampling
+from toploc.sampling import Claims, SamplingLimits, SamplingRule, examine_texts, judge_sampling
 from toploc.verdict import (
     UNMEASURED,
     Limits,
@@ -107,10 +107,31 @@ def _can_be_sampled(sampling: str) -> bool:
         return False
 
 
+def claims_of(traces: Sequence[Mapping[str, Any]], logits: Sequence[Tensor]) -> list[Claims]:
+    """What our logits, [n_out, vocabulary] float32 of each trace, say of its tokens."""
+    by_rule: dict[SamplingRule, list[int]] = {}
+    for place, trace in enumerate(traces):
+        given = json.loads(trace["sampling"])
+        rule = SamplingRule(given["temperature"], given["top_p"], given["top_k"], given["min_p"])
+        by_rule.setdefault(rule, []).append(place)
+    found: dict[int, Claims] = {}
+    for rule, places in by_rule.items():
+        texts = [
+            (
+                logits[place],
+                torch.tensor(traces[place]["output_ids"], dtype=torch.int64),
+                traces[place]["seed"],
+            )
+            for place in places
+        ]
+        found |= zip(places, examine_texts(texts, rule), strict=True)
+    return [found[place] for place in range(len(traces))]
+
+
 def check_trace(
     trace: Mapping[str, Any],
     hidden: Tensor,
-    logits: Tensor,
+    claims: Claims,
     facts: ModelFacts,
     config: ValidateConfig,
 ) -> Verdict:
@@ -119,21 +140,17 @@ def check_trace(
     Args:
         trace: a row of the traces table.
         hidden: [n_out, hidden size] bfloat16, our last hidden states of the output's rows.
-        logits: [n_out, vocabulary] float32 of the same rows.
+        claims: what our logits of the same rows say of its tokens.
         facts: of the model.
         config: the limits.
     """
     sampling = json.loads(trace["sampling"])
-    rule = SamplingRule(
-        sampling["temperature"], sampling["top_p"], sampling["top_k"], sampling["min_p"]
-    )
-    tokens = torch.tensor(trace["output_ids"], dtype=torch.int64)
-    claims = examine(logits, tokens, trace["seed"], rule)
     proofs = examine_proofs(hidden, trace["proofs"], TOPK, PROOF_ROWS)
     sides = (trace["engine"], facts.environment)
-    if len(trace["logprobs"]) != len(tokens):
+    tokens = len(trace["output_ids"])
+    if len(trace["logprobs"]) != tokens:
         found = refuse(
-            f"logprobs_missing: {len(trace['logprobs'])} for {len(tokens)} tokens; one each is due"
+            f"logprobs_missing: {len(trace['logprobs'])} for {tokens} tokens; one each is due"
         )
     elif facts.profile is None:
         found = join(

@@ -20,6 +20,7 @@ from tasks.validate.check import (
     Verdict,
     before_prefill,
     check_trace,
+    claims_of,
     false_ending,
 )
 from tasks.validate.config import ValidateConfig
@@ -93,9 +94,10 @@ def _judge_group(
     try:
         with torch.inference_mode():
             computed = engine.prefill([(t["prompt_ids"], t["output_ids"]) for t in group])
+            claims = claims_of(group, [logits for _, logits in computed])
             return {
-                trace["trace_id"]: check_trace(trace, hidden, logits, facts, config)
-                for trace, (hidden, logits) in zip(group, computed, strict=True)
+                trace["trace_id"]: check_trace(trace, hidden, own, facts, config)
+                for trace, (hidden, _), own in zip(group, computed, claims, strict=True)
             }
     except Exception as error:
         # One hostile trace must not take the others with it: each is checked by itself.

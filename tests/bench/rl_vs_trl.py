@@ -6,15 +6,15 @@ and advantages, sampled at temperature 1, rewarded by the same verifiers, measur
 held-out tasks by the same engine. TRL has both cores (the better of 1 and 2 threads is taken where
 both are asked for); we have our profile: a node, a trainer and the flow as processes, asynchronous.
 
-Our clock is that of the run's evaluations: it starts when the rounds do, with the pool's service up
-and the trainer's process begun (imports of the trainer and of the nodes' engines are in it, a
-second or two of starting the service and the publication of the tasks are not), and has the checks
-of all uploads and the evaluations in it. TRL's runs from `train()`, after all imports and loading,
-and stands still while the policy is measured. The time to the rate is interpolated between the last
-evaluation below it and the first at or above it.
+Both clocks start when all is imported and loaded, and stand still while a policy is measured:
+ours when the nodes have answered their first jobs (the two held-out tasks of version 0 that are
+asked here), TRL's with `train()`. Ours has generation, the checks of all uploads, training and the
+broadcast in it; its versions are copied as they appear and measured when it has ended, by the same
+code as TRL's. The time to the rate is interpolated between the last measured version below it and
+the first at or above it.
 
     python -m tests.bench.rl_vs_trl [--profile rl-local] [--seeds 1] [--target 0.6]
-        [--every 10] [--limit 900] [--threads 2] [--set key=value ...]
+        [--steps 20] [--every 5] [--limit 900] [--threads 2] [--set key=value ...]
 
 Metric `time_to_solve_rate`: medians over the seeds, in seconds; the curves go to stderr. A side
 that did not reach the target counts with the time it had. Where that is TRL, `bound` is "lower":
@@ -25,6 +25,7 @@ both, there is no ratio.
 import argparse
 import json
 import os
+import shutil
 import statistics
 import subprocess
 import sys
@@ -39,12 +40,13 @@ from flows.rl_config import RlConfig
 from infra.models.registry import materialise
 from infra.storage import RunLayout, Store
 from tasks.train.rounds.layout import RlLayout
-from tasks.train.rounds.report import read_evaluations
-from tasks.train.rounds.tasks import RlTask, read_split
+from tasks.train.rounds.tasks import RlTask, TaskSplit, read_split
+from tasks.train.trainer import weights_path
 from tests.bench.peers import peer_python
+from tests.bench.trl_training import Measuring
 
 PROGRAM = Path(__file__).with_name("trl_training.py")
-POLL_SECONDS = 0.5
+POLL_SECONDS = 0.05
 SCALING = {"std": "group", "batch_std": "batch", "none": "none"}
 LOSS = {"token_mean": "dapo", "sequence_mean": "grpo", "sequence_sum": "luspo"}
 
@@ -83,34 +85,61 @@ class Side:
 
 
 def our_curve(
-    config: RlConfig, profile: str, settings: list[str], run_id: str, target: float, limit: float
+    config: RlConfig, profile: str, settings: list[str], run_id: str, every: int, limit: float
 ) -> Curve:
-    """Run `tracemill rl` until the target is reached."""
+    """Run `tracemill rl` and measure its versions."""
     command = [sys.executable, "-m", "flows.cli", "rl", "--profile", profile, "--run-id", run_id]
     for setting in settings:
         command += ["--set", setting]
     store, layout = Store(config.storage.root), RlLayout(RunLayout(run_id))
-    curve: Curve = []
-    with tempfile.TemporaryFile() as log:
+    run_dir = store.local_path(f"{layout.trainer}/x")
+    assert run_dir is not None
+    began = 0.0
+    found = [(0.0, materialise(config.model))]
+    with tempfile.TemporaryDirectory() as copies, tempfile.TemporaryFile() as log:
         process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
         try:
-            while not curve or (curve[-1][1] < target and curve[-1][0] < limit):
-                ended = process.poll() is not None
+            while process.poll() is None and len(found) <= config.rounds.steps // every:
                 time.sleep(POLL_SECONDS)
-                curve = [
-                    (found.seconds, statistics.mean(r.sampled.mean for r in found.kinds.values()))
-                    for found in read_evaluations(store, layout)
-                ]
-                if ended:
+                now = time.monotonic()
+                if not began:
+                    began = now if store.exists(layout.evaluation(0)) else 0.0
+                elif now - began > limit:
                     break
+                version = every * len(found)
+                weights = weights_path(run_dir.parent, version)
+                if weights.is_dir():
+                    copy = Path(copies, str(version))
+                    shutil.copytree(weights, copy)
+                    found.append((now - began, copy))
         finally:
-            # What the target needed is written; the run's other processes end with this one.
             process.kill()
             process.wait()
-        if not curve:
+        if len(found) == 1:
             log.seek(0)
-            raise SideFailed(f"no evaluation of {run_id}: {log.read()[-2000:]!r}")
-    return curve
+            raise SideFailed(f"no version of {run_id}: {log.read()[-2000:]!r}")
+        split = read_split(config.tasks.model_copy(update={"dataset": dataset_of(store, layout)}))
+        measuring = Measuring(measured(config, split))
+        return [(seconds, mean(measuring.rates(directory))) for seconds, directory in found]
+
+
+def dataset_of(store: Store, layout: RlLayout) -> str:
+    """Where the tasks of a run came from."""
+    return str(store.read_json(f"{layout.root}/dataset.json")["dataset"])
+
+
+def measured(config: RlConfig, split: TaskSplit) -> dict[str, Any]:
+    """What both sides measure by."""
+    return {
+        "model": str(materialise(config.model)),
+        "held_out": [plain(task) for task in split.held_out],
+        "grpo": {"max_completion_length": config.sampling.max_tokens},
+    }
+
+
+def mean(rates: dict[str, float]) -> float:
+    """Over the kinds."""
+    return statistics.mean(rates.values())
 
 
 def trl_curve(
@@ -120,21 +149,20 @@ def trl_curve(
     split = read_split(config.tasks.model_copy(update={"dataset": dataset}))
     rounds, trainer, objective = config.rounds, config.trainer, config.objective
     samples = rounds.group_size * rounds.groups_per_step // trainer.optimizer_steps
-    settings = {
-        "model": str(materialise(config.model)),
+    common = measured(config, split)
+    settings = common | {
         "threads": threads,
         "train": [plain(task) for task in split.train],
-        "held_out": [plain(task) for task in split.held_out],
         "measure_every": every * trainer.optimizer_steps,
         "target": target,
         "limit_seconds": limit,
-        "grpo": {
+        "grpo": common["grpo"]
+        | {
             "seed": config.seed,
             "per_device_train_batch_size": samples,
             "gradient_accumulation_steps": 1,
             "steps_per_generation": trainer.optimizer_steps,
             "num_generations": rounds.group_size,
-            "max_completion_length": config.sampling.max_tokens,
             "temperature": config.sampling.temperature,
             "learning_rate": trainer.learning_rate,
             "lr_scheduler_type": trainer.schedule,
@@ -169,7 +197,7 @@ def trl_curve(
         if done.returncode:
             raise SideFailed(f"TRL failed: {done.stdout[-3000:]}")
         found = [json.loads(line) for line in sink.read_text().splitlines()]
-    return [(each["seconds"], statistics.mean(each["rates"].values())) for each in found]
+    return [(each["seconds"], mean(each["rates"])) for each in found]
 
 
 def plain(task: RlTask) -> dict[str, Any]:
@@ -187,7 +215,8 @@ def main() -> None:
     parser.add_argument("--profile", default="rl-local")
     parser.add_argument("--seeds", type=int, nargs="+", default=[1])
     parser.add_argument("--target", type=float, default=0.6)
-    parser.add_argument("--every", type=int, default=10, help="rollout steps per evaluation")
+    parser.add_argument("--steps", type=int, default=20, help="our rollout steps")
+    parser.add_argument("--every", type=int, default=5, help="rollout steps per measurement")
     parser.add_argument("--limit", type=float, default=900.0, help="seconds a side has")
     parser.add_argument("--threads", type=int, nargs="+", default=[2], help="of TRL")
     parser.add_argument("--set", dest="sets", nargs="*", default=[], help="of the profile")
@@ -197,16 +226,17 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as root:
         for seed in arguments.seeds:
             settings = [f"storage.root={root}", f"seed={seed}", *arguments.sets]
-            settings += [f"evaluation.every={arguments.every}"]
+            settings += [f"rounds.steps={arguments.steps}"]
+            settings += ["evaluation.every=1000000", "evaluation.tasks=1"]
             config = load_config(RlConfig, arguments.profile, settings)
-            rest = arguments.target, arguments.limit
-            curve = our_curve(config, arguments.profile, settings, f"ours-{seed}", *rest)
+            run_id, every = f"ours-{seed}", arguments.every
+            curve = our_curve(config, arguments.profile, settings, run_id, every, arguments.limit)
             show(f"ours, seed {seed}", curve)
             ours.add(arguments.target, curve)
-            layout = RlLayout(RunLayout(f"ours-{seed}"))
-            dataset = Store(root).read_json(f"{layout.root}/dataset.json")["dataset"]
+            dataset = dataset_of(Store(root), RlLayout(RunLayout(run_id)))
             for threads, found in theirs.items():
-                curve = trl_curve(config, dataset, arguments.every, *rest, threads)
+                rest = every, arguments.target, arguments.limit, threads
+                curve = trl_curve(config, dataset, *rest)
                 show(f"TRL with {threads} threads, seed {seed}", curve)
                 found.add(arguments.target, curve)
     print(json.dumps(figures(ours, list(theirs.values()), arguments.target)), flush=True)

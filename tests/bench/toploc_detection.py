@@ -36,7 +36,7 @@ from torch import Tensor
 from infra.inference import load_engine
 from infra.inference.transformers_engine import TransformersEngine
 from infra.models.profiles import find_profile
-from tasks.validate.check import ModelFacts, check_trace
+from tasks.validate.check import ModelFacts, check_trace, claims_of
 from tasks.validate.config import ValidateConfig
 from tests.bench.detection_attacks import attacks
 from tests.bench.detection_provers import PROVERS, replays
@@ -168,7 +168,8 @@ def smollm2(count: int, tallies: dict[str, Tally], attacked: bool) -> None:
     honest = [prover.name for prover in PROVERS if prover.honest]
     tally = tallies["honest"]
     for at, (trace, hidden, logits) in enumerate(judged(engine, traces)):
-        whole = check_trace(trace, hidden, logits, facts, config)
+        (own,) = claims_of([trace], [logits])
+        whole = check_trace(trace, hidden, own, facts, config)
         if whole.reasons:
             raise SystemExit(f"an honest trace was refused: {whole.reasons}")
         known: dict[tuple[int, ...], Claims] = {}
@@ -184,7 +185,8 @@ def smollm2(count: int, tallies: dict[str, Tally], attacked: bool) -> None:
             said = known if scores is logits else {}
             one, count = case(row, states, scores, said), len(row["output_ids"])
             if name == "truncated_early":
-                ours = check_trace(row, states, scores, facts, config).verdict != "accepted"
+                (own,) = claims_of([row], [scores])
+                ours = check_trace(row, states, own, facts, config).verdict != "accepted"
                 tallies[name].add(256, one.refusals(profile) | {"ours": ours})
                 tallies[name].tokens += count
                 continue

@@ -26,8 +26,18 @@ class Measuring:
         self._tasks = settings["held_out"]
         self._max_tokens = settings["grpo"]["max_completion_length"]
 
-    def rates(self, trainer: Any) -> dict[str, float]:
-        """Kind -> solve rate at temperature 1."""
+    def of(self, trainer: Any) -> dict[str, float]:
+        """As `rates`, of what a trainer has now."""
+        with tempfile.TemporaryDirectory() as name:
+            directory = Path(name)
+            for file in self._model_dir.iterdir():
+                if file.suffix != ".safetensors":
+                    (directory / file.name).write_bytes(file.read_bytes())
+            trainer.model.save_pretrained(directory)
+            return self.rates(directory)
+
+    def rates(self, directory: Path) -> dict[str, float]:
+        """Kind -> solve rate at temperature 1 of a model directory."""
         import torch
 
         import verifiers
@@ -35,23 +45,17 @@ class Measuring:
         from infra.inference.transformers_engine import TransformersEngine
 
         threads = torch.get_num_threads()
-        with tempfile.TemporaryDirectory() as name:
-            directory = Path(name)
-            for file in self._model_dir.iterdir():
-                if file.suffix != ".safetensors":
-                    (directory / file.name).write_bytes(file.read_bytes())
-            trainer.model.save_pretrained(directory)
-            engine = TransformersEngine(directory, "trl", revision="local")
-            params = SamplingParams(temperature=1.0, max_tokens=self._max_tokens)
-            requests = [
-                Request(str(seed), tuple(engine.render(task["prompt"])[0]), seed)
-                for seed, task in enumerate(self._tasks)
-            ]
-            done = [
-                completion
-                for start in range(0, len(requests), 256)
-                for completion in engine.generate(requests[start : start + 256], params)
-            ]
+        engine = TransformersEngine(directory, "measured", revision="local")
+        params = SamplingParams(temperature=1.0, max_tokens=self._max_tokens)
+        requests = [
+            Request(str(seed), tuple(engine.render(task["prompt"])[0]), seed)
+            for seed, task in enumerate(self._tasks)
+        ]
+        done = [
+            completion
+            for start in range(0, len(requests), 256)
+            for completion in engine.generate(requests[start : start + 256], params)
+        ]
         torch.set_num_threads(threads)
         solved: dict[str, list[bool]] = defaultdict(list)
         for task, completion in zip(self._tasks, done, strict=True):
@@ -99,7 +103,7 @@ def main() -> None:
         def measure(self, state: Any, control: Any) -> None:
             now = time.monotonic()
             seconds = now - self.began - self.paused
-            rates = measuring.rates(trainer)
+            rates = measuring.of(trainer)
             self.paused += time.monotonic() - now
             with sink.open("a") as file:
                 found = {"version": state.global_step, "seconds": seconds, "rates": rates}

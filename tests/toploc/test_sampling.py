@@ -12,6 +12,7 @@ from toploc.sampling import (
     SamplingLimits,
     SamplingRule,
     examine,
+    examine_texts,
     gumbel_noise,
     judge_sampling,
     margins,
@@ -104,6 +105,25 @@ def test_flat_rows_among_peaked_ones_give_what_each_gives_alone(rule):
             assert torch.equal(alone.margins, found.margins[own])
             assert torch.equal(alone.distances, found.distances[own])
             assert torch.equal(alone.logprobs, found.logprobs[own])
+
+
+@pytest.mark.parametrize("rule", RULES, ids=str)
+def test_texts_that_are_looked_at_together_give_what_each_gives_alone(rule, monkeypatch):
+    monkeypatch.setattr("toploc.sampling._JOINT_VALUES", 12 * 5003)
+    generator = torch.Generator().manual_seed(5)
+    texts = []
+    for number, length in enumerate((3, 0, 1, 7, 20, 2, 5)):
+        logits = 4.0 * torch.randn(length, 5003, generator=generator)
+        seed = 2**62 + number
+        drawn, _ = sample(logits, torch.full((length,), seed), torch.arange(length), rule)
+        drawn[1::3] = logits[1::3].argmax(1)
+        drawn[2::5] = 5003  # outside of the vocabulary
+        texts.append((logits, drawn, seed))
+    for (logits, tokens, seed), found in zip(texts, examine_texts(texts, rule), strict=True):
+        alone = examine(logits, tokens, seed, rule)
+        assert torch.equal(alone.margins, found.margins)
+        assert torch.equal(alone.distances, found.distances)
+        assert torch.equal(alone.logprobs, found.logprobs)
 
 
 @settings(max_examples=60, deadline=None)
