@@ -22,6 +22,9 @@ from tasks.train.rounds.tasks import TaskChoice
 from tasks.train.rounds.trainer_process import TrainerResources
 from tasks.train.trainer import TrainerConfig
 
+RESOURCES = frozenset({"storage", "provision", "origin", "machine"})
+"""Sections that a run may change from one start to the next."""
+
 
 class RlConfig(BaseModel):
     """Everything that decides what the rounds do."""

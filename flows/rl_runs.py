@@ -1,15 +1,16 @@
 """RL runs: their record, their tasks, what the rounds get from their config.
 
-Invariant: `rl.toml` is written once, before anything else of the run, and only a run with the same
-config goes on; the version of the dataset that its tasks come from is written down at the first
-start.
+Invariant: `rl.toml` is written once, before anything else of the run, and only a run that trains
+the same goes on (resources may change); the version of the dataset that its tasks come from is
+written down at the first start.
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 from flows.errors import FlowError
 from flows.profiles import load_profile
-from flows.rl_config import RlConfig
+from flows.rl_config import RESOURCES, RlConfig
 from flows.run import run as run_flow
 from flows.runs import bind
 from infra.storage import RunLayout, Store
@@ -17,6 +18,7 @@ from tasks.report.funnel import funnel
 from tasks.train.rounds.layout import RlLayout
 from tasks.train.rounds.session import Rounds
 from tasks.train.rounds.tasks import TaskSplit, version_of
+from tasks.train.trainer.config import FREE
 
 
 @dataclass(frozen=True)
@@ -47,8 +49,15 @@ class TasksNotPublished(FlowError):
 def open_rl(config: RlConfig, run_id: str) -> RlRun:
     """Start a run, or go on with it if it has the same config."""
     store, layout = Store(config.storage.root), RlLayout(RunLayout(run_id))
-    bind(store, run_id, layout.record, config.dump())
+    bind(store, run_id, layout.record, config.dump(), _decisive)
     return RlRun(config, store, layout)
+
+
+def _decisive(config: dict[str, Any]) -> dict[str, Any]:
+    """What may not change when a run goes on."""
+    kept = {key: value for key, value in config.items() if key not in RESOURCES}
+    trainer = config.get("trainer", {})
+    return kept | {"trainer": {key: trainer[key] for key in trainer if key not in FREE}}
 
 
 def dataset_of(run: RlRun) -> str:

@@ -6,6 +6,7 @@ config goes on.
 
 import hashlib
 import tomllib
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
@@ -50,17 +51,25 @@ def open_run(config: RunConfig, run_id: str) -> Run:
     return Run(config, store, layout)
 
 
-def bind(store: Store, run_id: str, path: str, config: dict[str, Any]) -> None:
+def bind(
+    store: Store,
+    run_id: str,
+    path: str,
+    config: dict[str, Any],
+    decisive: Callable[[dict[str, Any]], dict[str, Any]] = lambda kept: kept,
+) -> None:
     """Write the record of a run, or check that the one that is there has the same config.
 
-    Where a run lies (section `storage`) is not part of what it is.
+    Where a run lies (section `storage`) is not part of what it is; of the rest, `decisive` says
+    what must be the same.
     """
     kept = {key: value for key, value in config.items() if key != "storage"}
     record = {"run_id": run_id, "code_version": code_version(), "config": kept}
     try:
         store.write_bytes(path, tomli_w.dumps(record).encode())
     except AlreadyExists:
-        differences = diff(read_record(store, run_id, path)["config"], kept)
+        known = read_record(store, run_id, path)["config"]
+        differences = diff(decisive(known), decisive(kept))
         if differences:
             raise OtherConfig(run_id, differences) from None
 
