@@ -1,18 +1,21 @@
 """What the model would have computed for given outputs: no decoding.
 
-One forward pass, or, to see what other honest ways of computing give, several over a cache.
+A prompt that several items share is read once. An item of its own takes one forward pass, or, to
+see what other honest ways of computing give, several over a cache.
 
-Invariants: padding is on the right, where causal attention cannot see it, so no mask is needed and
-a row's result does not depend on the padding. The head runs on output rows only.
+Invariants: an item of its own is padded on the right, where causal attention cannot see it, so no
+mask is needed; shared prompts are padded on the left and masked. A row's result does not depend on
+the padding. The head runs on output rows only.
 """
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 
 import torch
 from torch import Tensor
 from transformers.cache_utils import DynamicCache
 
-from infra.inference.decoding import PREFILL_TOKENS, group_ends
+from infra.inference.decoding import PREFILL_TOKENS, group_ends, left_padded
 from infra.inference.errors import BadItem
 from infra.inference.loading import CausalModel
 from infra.inference.protocol import Item
@@ -30,10 +33,18 @@ def prefill(
         if problem:
             raise BadItem(at, problem)
     results: dict[int, tuple[Tensor, Tensor]] = {}
+    families: dict[tuple[int, ...], list[int]] = defaultdict(list)
+    for at, (prompt, output) in enumerate(items):
+        if output:
+            families[tuple(prompt)].append(at)
+    shared = {
+        prompt: members for prompt, members in families.items() if step is None and len(members) > 1
+    }
+    for at, rows in _of_shared_prompts(model, shared, items):
+        results[at] = (rows.to(torch.bfloat16), model.logits(rows))
     lengths = [len(prompt) + len(output) - 1 for prompt, output in items]
-    order = sorted(
-        (at for at, (_, output) in enumerate(items) if output), key=lambda at: lengths[at]
-    )
+    alone = (at for prompt in families.keys() - shared.keys() for at in families[prompt])
+    order = sorted(alone, key=lambda at: (lengths[at], at))
     first = 0
     widths = [min(lengths[at], step or lengths[at]) for at in order]
     for end in group_ends(widths, PREFILL_TOKENS) if order else []:
@@ -47,6 +58,72 @@ def prefill(
         torch.empty((0, model.vocab_size)),
     )
     return [results.get(at, nothing) for at in range(len(items))]
+
+
+def _of_shared_prompts(
+    model: CausalModel, families: dict[tuple[int, ...], list[int]], items: Sequence[Item]
+) -> Iterator[tuple[int, Tensor]]:
+    """(item, hidden rows that produced its output tokens) of items that share prompts."""
+    prompts = sorted(families, key=len)
+    first = 0
+    for end in group_ends([len(prompt) for prompt in prompts], PREFILL_TOKENS) if prompts else []:
+        ids, mask = left_padded(prompts[first:end])
+        read = DynamicCache()
+        ends = model.body(
+            input_ids=ids,
+            attention_mask=None if mask.all() else mask,
+            position_ids=(mask.cumsum(1) - 1).clamp(min=0),
+            past_key_values=read,
+            use_cache=True,
+        ).last_hidden_state[:, -1]
+        members = [
+            (place, at)
+            for place, prompt in enumerate(prompts[first:end])
+            for at in families[prompt]
+        ]
+        members.sort(key=lambda member: len(items[member[1]][1]))
+        begin = 0
+        for stop in group_ends([len(items[at][1]) for _, at in members], PREFILL_TOKENS):
+            part = members[begin:stop]
+            places = torch.tensor([place for place, _ in part])
+            outputs = [items[at][1] for _, at in part]
+            further = _after(model, read, mask, places, outputs)
+            for row, (place, at) in enumerate(part):
+                own = further[row, : len(outputs[row]) - 1]
+                yield at, torch.cat([ends[place : place + 1], own])
+            begin = stop
+        first = end
+
+
+def _after(
+    model: CausalModel,
+    read: DynamicCache,
+    mask: Tensor,
+    places: Tensor,
+    outputs: Sequence[Sequence[int]],
+) -> Tensor:
+    """Hidden states [rows, width, hidden] of outputs without their last tokens.
+
+    `read` has the prompts, left-padded by `mask`; `places` says which one is before each output.
+    """
+    width = max(map(len, outputs)) - 1
+    if width == 0:
+        return torch.empty((len(outputs), 0, model.hidden_size), dtype=read.layers[0].keys.dtype)
+    ids = torch.zeros((len(outputs), width), dtype=torch.int64)
+    for row, output in enumerate(outputs):
+        ids[row, : len(output) - 1] = torch.tensor(output[:-1])
+    cache = DynamicCache()
+    for number, layer in enumerate(read.layers):
+        cache.update(layer.keys[places], layer.values[places], number)
+    seen = torch.cat([mask[places], torch.ones_like(ids, dtype=torch.bool)], dim=1)
+    hidden: Tensor = model.body(
+        input_ids=ids,
+        attention_mask=None if seen.all() else seen,
+        position_ids=mask[places].sum(1, keepdim=True) + torch.arange(width),
+        past_key_values=cache,
+        use_cache=True,
+    ).last_hidden_state
+    return hidden
 
 
 def _last_hidden(model: CausalModel, items: Sequence[Item], step: int | None) -> list[Tensor]:

@@ -58,6 +58,24 @@ def test_results_come_in_order_and_do_not_depend_on_padding(engine: Transformers
         assert torch.allclose(logits, alone_logits, atol=1e-3)
 
 
+def test_a_prompt_that_several_items_share_gives_what_each_gives_alone(
+    engine: TransformersEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prompts = ([9] * 30, [9] * 12 + [40], [7] * 30, [8])
+    items = [
+        (prompt, [10 + (k * m + n) % 200 for k in range(m)])
+        for n, prompt in enumerate(prompts)
+        for m in (1, 17, 0, 3, 40)[: 5 if n < 3 else 1]
+    ]
+    for budget in (10, 100, 1024):
+        monkeypatch.setattr("infra.inference.prefill.PREFILL_TOKENS", budget)
+        for item, (hidden, logits) in zip(items, engine.prefill(items), strict=True):
+            assert len(hidden) == len(logits) == len(item[1])
+            ((alone, alone_logits),) = engine.prefill([item])
+            assert torch.allclose(hidden.float(), alone.float(), atol=0.05)
+            assert torch.allclose(logits, alone_logits, atol=1e-3)
+
+
 def test_more_items_than_one_pass_holds(engine: TransformersEngine) -> None:
     items = [([9, 8, 7] * 20, [11] * (i % 90 + 1)) for i in range(60)]
     assert [len(h) for h, _ in engine.prefill(items)] == [len(o) for _, o in items]
