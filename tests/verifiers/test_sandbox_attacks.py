@@ -140,6 +140,8 @@ def field(canaries) -> Iterator[Field]:
         return verifiers.score("prime_rl_code", answer, {"test_cases": json.dumps(tests)})
 
     run.close_idle()
+    # Warm workers of earlier tests in this process have warm sandboxes too.
+    before = set(_alive(leased))
     try:
         with ThreadPoolExecutor(4) as threads:
             fought = dict(threads.map(fight, ATTACKS))
@@ -147,7 +149,8 @@ def field(canaries) -> Iterator[Field]:
     finally:
         patch.undo()
     run.close_idle()
-    yield Field(fought, fine, _alive(leased), _owned(leased), set(_segments(leased)))
+    alive = [process for process in _alive(leased) if process not in before]
+    yield Field(fought, fine, list(map(str, alive)), _owned(leased), set(_segments(leased)))
 
 
 def _row(attack: dict[str, Any], canaries: dict[str, Any]) -> dict[str, str]:
@@ -159,7 +162,7 @@ def _row(attack: dict[str, Any], canaries: dict[str, Any]) -> dict[str, str]:
     return {"test_cases": json.dumps(tests)}
 
 
-def _alive(uids: set[int]) -> list[str]:
+def _alive(uids: set[int]) -> list[psutil.Process]:
     """Processes in a sandbox's namespace below this one, or under a user id that we leased."""
     found = []
     here = os.readlink("/proc/self/ns/pid")
@@ -168,7 +171,7 @@ def _alive(uids: set[int]) -> list[str]:
         try:
             inside = os.readlink(f"/proc/{process.pid}/ns/pid") != here
             if process.uids().real in uids or (process.pid in below and inside):
-                found.append(str(process))
+                found.append(process)
         except (psutil.Error, OSError):
             continue
     return found
