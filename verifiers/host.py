@@ -11,6 +11,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import psutil
@@ -20,6 +21,7 @@ from verifiers.errors import WorkerLost
 
 _START_TIMEOUT = 600.0
 """A template that dies is noticed at once; this is for one that hangs, not for a busy machine."""
+_CPUCLOCK_SCHED = 2
 _ENVIRONMENT = {
     "PYTHONHASHSEED": "0",  # some scorers iterate over sets
     "OMP_NUM_THREADS": "1",
@@ -39,8 +41,11 @@ class WorkerHandle:
     def cpu_seconds(self) -> float:
         """CPU time of the process so far; 0 when it is gone."""
         try:
+            if sys.platform == "linux":
+                # The process's own clock (clock_getcpuclockid): one call, where psutil opens files.
+                return time.clock_gettime(~self.pid << 3 | _CPUCLOCK_SCHED)
             times = psutil.Process(self.pid).cpu_times()
-        except psutil.Error:
+        except (OSError, psutil.Error):
             return 0.0
         return float(times.user + times.system)
 

@@ -96,12 +96,14 @@ class Slot:
         if not data:
             return None
         results = []
-        for message in self._reader.feed(data):
+        messages = self._reader.feed(data)
+        for message in messages:
             if "phase" in message:
                 self.jobs[0].phase = message["phase"]
             else:
                 results.append((self.jobs.popleft(), Score(**message["score"])))
                 self.done += 1
+        if messages:
             self._start_clock()
         return results
 
