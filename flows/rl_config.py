@@ -106,6 +106,12 @@ class RlConfig(BaseModel):
                 "together have to fit into trainer.micro_batch_tokens = "
                 f"{self.trainer.micro_batch_tokens}: raise that, or sample fewer tokens"
             )
+        trained, group = self.objective.trained_samples, self.rounds.group_size
+        if trained is not None and trained > group:
+            raise ValueError(
+                f"objective.trained_samples is {trained}, and rounds.group_size = {group} is all "
+                "that there is of a group: lower it, or leave it out to train on all"
+            )
         limit = self.sampling.max_tokens
         if self.lengths.overlong == "penalty" and self.lengths.overlong_cache > limit:
             raise ValueError(

@@ -36,6 +36,7 @@ def test_profiles_are_valid(profile):
         (["lengths.overlong=penalty", "lengths.overlong_cache=29"], "above sampling.max_tokens"),
         (["objective.correction=geometric", "sampling.top_p=0.9"], "set it to 'tis'"),
         (["rounds.steps=51"], r"total_steps is 200, .* is 204: .* set it to 204 or more"),
+        (["objective.trained_samples=17"], "group_size = 16 is all that there is of a group"),
         (["sampling.temperature=0.0"], "nothing could be learned"),
     ],
 )

@@ -49,6 +49,13 @@ class ObjectiveConfig(BaseModel):
         "std: over the group's standard deviation. batch_std: over that of the whole batch. none: "
         "not divided. intellect2: over the group's standard deviation plus 1e-6.",
     )
+    trained_samples: int | None = Field(
+        default=None,
+        ge=2,
+        description="Samples of a group that are trained on, with advantages among themselves: "
+        "those whose rewards differ most. All are generated and scored, so the step costs less "
+        "and keeps what there is to learn. Not given: all.",
+    )
     clip_low: float = Field(
         default=0.2,
         ge=0.0,

@@ -34,7 +34,7 @@ from infra.storage import (
     read_manifest,
     read_table,
 )
-from tasks.train.objective.config import Advantage, LengthConfig
+from tasks.train.objective.config import LengthConfig, ObjectiveConfig
 from tasks.train.rollouts.check import NO_VERSION, CheckPayload, check_job
 from tasks.train.rollouts.claims import faults, forged
 from tasks.train.rollouts.config import TrustConfig
@@ -64,7 +64,7 @@ class Trusted:
     vocabulary: int
     """Token ids of the policy are below it."""
     lengths: LengthConfig
-    advantage: Advantage
+    objective: ObjectiveConfig
     broadcast: Broadcast
     folder: Callable[[RolloutJob], str]
     """Where the accepted rollouts of a job are committed."""
@@ -319,7 +319,7 @@ class Intake:
             good,
             trusted.answers,
             trusted.lengths,
-            trusted.advantage,
+            trusted.objective,
             upload.job.sampling.max_tokens,
         )
         lies = {

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tasks.train.objective.advantages import group_advantages
-from tasks.train.objective.config import Advantage, LengthConfig
+from tasks.train.objective.config import LengthConfig, ObjectiveConfig
 from tasks.train.objective.lengths import overlong_penalty, shaped_reward
 from tasks.train.rollouts.job import NO_TARGET
 from verifiers import Score, score_many
@@ -19,7 +19,7 @@ def rewarded(
     rows: Sequence[Mapping[str, Any]],
     answers: Mapping[str, str],
     lengths: LengthConfig,
-    advantage: Advantage,
+    objective: ObjectiveConfig,
     max_tokens: int,
 ) -> list[dict[str, float | None]]:
     """The four reward columns of each row.
@@ -43,7 +43,8 @@ def rewarded(
     for place, row in enumerate(rows):
         groups.setdefault(row["group"], []).append(place)
     values = [[found[place]["rewards"] for place in places] for places in groups.values()]
-    for places, group in zip(groups.values(), group_advantages(values, advantage), strict=True):
+    advantages = group_advantages(values, objective.advantage, objective.trained_samples)
+    for places, group in zip(groups.values(), advantages, strict=True):
         for place, value in zip(places, group, strict=True):
             found[place]["advantages"] = value
     return found

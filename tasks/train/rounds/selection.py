@@ -1,6 +1,6 @@
 """From accepted rollouts to what a step trains on, and the record of that choice.
 
-Invariants: every row of a selected file goes in that has a score and belongs to a useful group; a
+Invariants: every row of a selected file goes in that has an advantage, in a useful group; a
 group is useful by what can be trained on, so a step never consists of cut samples that carry no
 loss; the choice is written down (files, sha256, groups) before it is trained on, and a step that
 has its selection keeps it; a sample is in one selection at most.
@@ -48,7 +48,7 @@ def rows_of(store: Store, path: str, lengths: LengthConfig) -> list[dict[str, An
     """The columns of committed rollouts that training needs, and whether a row carries loss."""
     rows: list[dict[str, Any]] = read_table(store, path, columns=COLUMNS).to_pylist()
     masked = lengths.overlong == "mask"
-    return [row | {"trainable": _scored(row) and not (masked and cut(row))} for row in rows]
+    return [row | {"trainable": _weighed(row) and not (masked and cut(row))} for row in rows]
 
 
 def cut(row: Mapping[str, Any]) -> bool:
@@ -82,12 +82,12 @@ def samples_of(files: Sequence[Rollouts], kinds: Mapping[str, str]) -> list[Samp
                 kind=kinds[row["task_id"]],
             )
             for row in file.rows
-            if row["group"] in useful and _scored(row)
+            if row["group"] in useful and _weighed(row)
         ]
     return samples
 
 
-def _scored(row: Mapping[str, Any]) -> bool:
+def _weighed(row: Mapping[str, Any]) -> bool:
     return row["advantages"] is not None and bool(row["output_tokens"])
 
 

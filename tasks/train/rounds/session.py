@@ -114,7 +114,7 @@ def opened(
             tokenizer=planner.tokenizer,
             vocabulary=policy.vocab_size,
             lengths=run.lengths,
-            advantage=run.objective.advantage,
+            objective=run.objective,
             broadcast=broadcast,
             folder=layout.folder,
             final=final,

@@ -1,11 +1,13 @@
 """Group advantages: published values, and the groups that teach nothing."""
 
+from itertools import combinations
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.train.objective.advantages import group_advantages
+from tasks.train.objective.advantages import group_advantages, most_spread
 from tasks.train.objective.errors import BadReward
 from tasks.train.objective.filters import has_signal
 
@@ -72,3 +74,32 @@ def test_advantages_of_a_group_sum_to_zero(groups: list[list[float]], form: str)
         assert np.all(np.diff(np.array(values)[order]) >= 0)
         if form in ("std", "intellect2") and values:
             assert max(map(abs, values)) <= (len(values) - 1) / len(values) ** 0.5 + 1e-9
+
+
+@given(
+    st.lists(
+        st.sampled_from([0.0, 0.25, 0.5, 1.0, -1.0]) | st.floats(-2, 2), min_size=2, max_size=9
+    ),
+    st.integers(2, 9),
+)
+def test_what_is_kept_of_a_group_has_the_greatest_variance_of_all_choices(rewards, most):
+    kept = [reward for reward in most_spread(rewards, most) if reward is not None]
+    size = min(most, len(rewards))
+    assert len(kept) == size
+    best = max(np.var(choice) for choice in combinations(rewards, size))
+    assert np.var(kept) == pytest.approx(best, abs=2e-9)
+
+
+def test_of_right_and_wrong_samples_as_many_are_kept_as_there_are_of_both() -> None:
+    right, wrong, none = 1.0, 0.0, None
+    assert most_spread([right] * 6 + [wrong] * 2, 4) == [none] * 4 + [right] * 2 + [wrong] * 2
+    assert most_spread([wrong, none, wrong, right, wrong], 3) == [wrong, none, none, right, wrong]
+    assert most_spread([right, none], 2) == [right, none]
+
+
+def test_the_samples_left_out_are_in_no_statistic() -> None:
+    (values,) = group_advantages([[1.0, 0.0, 0.0, 0.0, 0.0]], "std", 2)
+    assert [value for value in values if value is not None] == pytest.approx(
+        [0.5**0.5, -(0.5**0.5)]
+    )
+    assert values.count(None) == 3

@@ -22,7 +22,7 @@ from infra.pool.ledger import Ledger, Slash
 from infra.storage import RunLayout, Store
 from infra.storage.parquet import parquet_bytes
 from tasks.generate.config import SamplingConfig
-from tasks.train.objective.config import LengthConfig
+from tasks.train.objective.config import LengthConfig, ObjectiveConfig
 from tasks.train.rollouts.check import RolloutCheck
 from tasks.train.rollouts.config import TrustConfig
 from tasks.train.rollouts.intake import Intake, Trusted
@@ -203,7 +203,7 @@ class Run:
                 answers=ANSWERS,
                 tokenizer=TOKENIZER,
                 lengths=LengthConfig(),
-                advantage="intellect2",
+                objective=ObjectiveConfig(),
                 broadcast=broadcast,
                 folder=lambda job: f"{LAYOUT.root}/rl/rollouts/step_{job.step}",
                 vocabulary=VOCABULARY,

@@ -8,7 +8,7 @@ from data_contracts import rollouts as contract
 from data_contracts.text import table_from_rows
 from infra.storage import Store
 from infra.storage.shards import commit_table
-from tasks.train.objective import LengthConfig
+from tasks.train.objective import LengthConfig, ObjectiveConfig
 from tasks.train.rollouts.rewards import rewarded
 from tasks.train.rounds.batch import StepBatch
 from tasks.train.rounds.config import RoundsConfig
@@ -18,6 +18,7 @@ from tests.tasks.train.trainer.helpers import new_trainer
 
 MAX_TOKENS = 20
 END = 257
+OBJECTIVE = ObjectiveConfig(advantage="std")
 TASK = "0" * 32
 KINDS = {TASK: "reverse_text"}
 ANSWERS = {TASK: json.dumps({"ground_truth": "pmal"})}
@@ -66,7 +67,7 @@ def chosen(tmp_path):
     """`chosen(answers, lengths)`: the committed file of judged answers."""
 
     def commit(answers, lengths, errored=0):
-        judged = rewarded(answers, ANSWERS, lengths, "std", MAX_TOKENS)
+        judged = rewarded(answers, ANSWERS, lengths, OBJECTIVE, MAX_TOKENS)
         rows = [row | ours for row, ours in zip(answers, judged, strict=True)]
         store = Store(str(tmp_path))
         table = table_from_rows(rows, contract.SCHEMA)
