@@ -84,7 +84,7 @@ class Dealer:
         self._ingest = ingest
         self._throw_away = throw_away
         self._tries = tries
-        self._backup_seconds = backup_seconds
+        self._backup_seconds = self._patience = backup_seconds
         self._dealt: dict[str, _Dealt] = {}
         self._events: queue.SimpleQueue[Callable[[], RolloutJob | None]] = queue.SimpleQueue()
         self._state = threading.Condition()
@@ -199,6 +199,7 @@ class Dealer:
             return None
         _settle(dealt)
         self._taken.append(time.monotonic() - dealt.since)
+        self._patience = max(self._backup_seconds, LATE * statistics.median(self._taken))
         self._tally.accepted += 1
         self._tally.node_seconds += result.seconds
         self._dealt.pop(dealt.asked.name, None)
@@ -216,11 +217,9 @@ class Dealer:
 
     def _back_up(self) -> None:
         now = time.monotonic()
-        usual = statistics.median(self._taken) if self._taken else 0.0
-        patience = max(self._backup_seconds, LATE * usual)
         for dealt in list(self._dealt.values()):
             waiting = len(dealt.running) == 1 and not dealt.reading
-            if waiting and now - dealt.since > patience:
+            if waiting and now - dealt.since > self._patience:
                 self._tally.backups += 1
                 self._give(dealt)
 

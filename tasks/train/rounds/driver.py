@@ -85,6 +85,8 @@ class Driver:
         self._batches: dict[int, StepBatch] = {}
         self._files: dict[int, dict[int, Rollouts]] = defaultdict(dict)
         self._held_out: dict[int, _HeldOut] = {}
+        self._selected: set[int] = set()
+        """Steps that are known to be chosen; a choice stands."""
         self._kinds = {task.task_id: task.kind for task in parts.planner.split.all()}
         self._share: float | None = None
         self._clock = time.monotonic()
@@ -95,12 +97,15 @@ class Driver:
     def run(self) -> None:
         """Drive until the last version is trained, published and measured."""
         self._resume()
+        changed = True
         while self._version < self._rounds.steps or self._held_out:
-            self._deal()
-            self._choose()
-            for job in self._parts.dealer.settled(POLL_SECONDS):
+            if changed:
+                self._deal()
+                changed = self._choose()
+            for job in self._parts.dealer.settled(0.0 if changed else POLL_SECONDS):
                 self._arrived(job)
-            self._look()
+                changed = True
+            changed |= self._look()
 
     def seconds(self) -> float:
         """Time that the run has taken, over all its parts."""
@@ -156,26 +161,31 @@ class Driver:
         return self._batches[step]
 
     def _chosen(self, step: int) -> bool:
-        return selection_path(self._run_dir, step).is_file()
+        if step not in self._selected and selection_path(self._run_dir, step).is_file():
+            self._selected.add(step)
+        return step in self._selected
 
-    def _choose(self) -> None:
-        """Write the selections that are due, in order of steps."""
+    def _choose(self) -> bool:
+        """Write the selections that are due, in order of steps; whether there is more to deal."""
+        more = False
         ahead = min(self._rounds.steps, self._version + 1 + self._rounds.staleness)
         for step in range(self._version + 1, ahead + 1):
             if self._chosen(step):
                 continue
             numbers = self._batch(step).selected()
             if numbers is None or self._overtakes_evaluation(step):
-                return
+                break
+            more = True
             # What is looked at here is still accepted when it is chosen.
             with self._parts.steady:
                 if self._taken_back(step):
-                    return
+                    break
                 made = self._write(step, [self._files[step][number] for number in numbers])
             self._share = made["useful_groups"] / made["groups"]
             self._parts.dealer.drop(step)
             del self._batches[step], self._files[step]
             self._events.stepped(made)
+        return more
 
     def _write(self, step: int, files: Sequence[Rollouts]) -> dict[str, Any]:
         """What a step is made of: its record, then what the trainer waits for."""
@@ -220,23 +230,25 @@ class Driver:
             self._files[job.step][job.number] = rollouts
             self._batches[job.step].accept(job.number, rollouts.useful)
 
-    def _look(self) -> None:
-        """Publish the next version when the trainer has made it."""
+    def _look(self) -> bool:
+        """Publish the next version when the trainer has made it; whether it has."""
         now = time.monotonic()
         waited, self._looked = now - self._looked, now
         if self._parts.dealer.idle:
             self._idle += waited
         following = self._version + 1
         if following > self._rounds.steps or not self._chosen(following):
-            return
-        if self._parts.trainer.done(following):
-            self._parts.origin.publish(following, weights_path(self._run_dir, following))
-            self._version = following
-            self._metrics.add(following, {"time/wait_for_ckpt": self._idle})
-            self._idle = 0.0
-            self._measure(following)
-            for old in superseded(trained_versions(self._run_dir), following):
-                shutil.rmtree(weights_path(self._run_dir, old))
+            return False
+        if not self._parts.trainer.done(following):
+            return False
+        self._parts.origin.publish(following, weights_path(self._run_dir, following))
+        self._version = following
+        self._metrics.add(following, {"time/wait_for_ckpt": self._idle})
+        self._idle = 0.0
+        self._measure(following)
+        for old in superseded(trained_versions(self._run_dir), following):
+            shutil.rmtree(weights_path(self._run_dir, old))
+        return True
 
     def _measure(self, version: int) -> None:
         """Deal the held-out jobs of a version, if it is to be measured and is not yet."""
