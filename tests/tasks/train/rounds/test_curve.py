@@ -1,5 +1,6 @@
 """The learning curve is valid SVG, and its axis has few round numbers."""
 
+from itertools import pairwise
 from xml.etree import ElementTree
 
 import pytest
@@ -20,7 +21,7 @@ def measured(version, kinds, score):
 def test_ticks_are_few_and_even(last):
     found = ticks(last)
     assert found[0] == 0 and last // 3 < found[-1] <= last and len(found) <= MOST_TICKS
-    assert len({after - before for before, after in zip(found, found[1:], strict=False)}) == 1
+    assert len({after - before for before, after in pairwise(found)}) == 1
 
 
 def test_each_kind_has_a_band_two_lines_and_its_points():
