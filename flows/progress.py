@@ -25,12 +25,14 @@ def live_progress(
         MofNCompleteColumn(),
         TimeElapsedColumn(),
         console=console,
+        auto_refresh=False,
     )
     ended = threading.Event()
 
     def watch() -> None:
         while not ended.wait(POLL_SECONDS):
             look(progress)
+            progress.refresh()
 
     watching = threading.Thread(target=watch, daemon=True)
     with progress:

@@ -6,6 +6,7 @@ flow `run` with the profile that the config names. A run that is started again w
 where it stopped, also after kill -9 of the flow, the trainer or a node.
 """
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from logging import Logger, LoggerAdapter
@@ -41,6 +42,8 @@ from tasks.train.rounds.session import opened
 from tasks.train.rounds.tasks import read_split
 
 DEFAULT = load_config(RlConfig, "rl-local")
+PROGRESS_SECONDS = 20.0
+"""Between two figures of progress that Prefect's server is told."""
 
 
 @flow(name="rl-rounds", flow_run_name="rl-rounds {run_id}")
@@ -70,8 +73,12 @@ def shown(run: RlRun) -> Events:
     # In a synchronous flow it is no coroutine.
     progress = cast(UUID, create_progress_artifact(0.0, "rl-progress", "Rollout steps chosen"))
 
+    told = time.monotonic()
+
     def stepped(made: dict[str, Any]) -> None:
-        if made["step"] * 100 // steps > (made["step"] - 1) * 100 // steps:
+        nonlocal told
+        if made["step"] == steps or time.monotonic() - told > PROGRESS_SECONDS:
+            told = time.monotonic()
             with _shown_or_not(logger):
                 update_progress_artifact(progress, 100.0 * made["step"] / steps)
 
