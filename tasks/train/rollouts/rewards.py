@@ -2,7 +2,8 @@
 
 Invariants: a sample that cannot be scored has null rewards and is in no statistic of its group,
 which is not the same as a reward of 0; advantages are taken over the samples given here, group by
-group, so rows that were set aside before are in no statistic either.
+group, so rows that were set aside before are in no statistic either; the same answer to the same
+task has the same score.
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,17 +28,19 @@ def rewarded(
     `answers` maps task ids to verification_info. A task without one is a KeyError: we plan the
     prompts. `batch_std` takes the rows given here for the batch.
     """
-    questions = [
-        {
+    # Short answers repeat within a group: one judgement for each.
+    questions = {
+        (row["task_id"], row["completion"]): {
             "task_type": row["task_type"],
             "completion": row["completion"],
             "verification_info": answers[row["task_id"]],
         }
         for row in rows
-    ]
+    }
+    scores = dict(zip(questions, score_many(questions.values(), workers=1), strict=True))
     found = [
-        _rewards(row, score, lengths, max_tokens)
-        for row, score in zip(rows, score_many(questions, workers=1), strict=True)
+        _rewards(row, scores[row["task_id"], row["completion"]], lengths, max_tokens)
+        for row in rows
     ]
     groups: dict[int, list[int]] = {}
     for place, row in enumerate(rows):
