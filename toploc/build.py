@@ -72,15 +72,33 @@ def segments(
     return parts
 
 
-def largest(segment: Tensor, topk: int) -> tuple[Ints, Ints]:
-    """Indices and bit patterns [chunks, topk] of the largest magnitudes of each chunk."""
+def largest(parts: Sequence[Tensor], topk: int) -> tuple[Ints, Ints]:
+    """Indices and bit patterns [chunks, topk] of the largest magnitudes of the chunks of all parts.
+
+    Parts, [chunks, values] each, whose chunks are equally long are looked at together.
+    """
+    if not 1 <= topk <= P:
+        raise InvalidSettings(f"topk is {topk}; give 1 to {P}, 128 as a rule")
+    widths: dict[int, list[int]] = {}
+    for number, part in enumerate(parts):
+        widths.setdefault(part.shape[1], []).append(number)
+    places = np.split(np.arange(sum(map(len, parts))), np.cumsum([len(part) for part in parts]))
+    indices = np.empty((sum(map(len, parts)), topk), dtype=np.int64)
+    patterns = np.empty_like(indices)
+    for numbers in widths.values():
+        own = np.concatenate([places[number] for number in numbers])
+        joint = torch.cat([parts[number] for number in numbers])
+        indices[own], patterns[own] = _largest(joint, topk)
+    return indices, patterns
+
+
+def _largest(segment: Tensor, topk: int) -> tuple[Ints, Ints]:
+    """As `largest`, of one part."""
     if segment.dtype not in _INFINITY:
         raise UnprovableActivations(
             f"activations are {segment.dtype}; the field holds 16-bit patterns: convert to "
             "bfloat16 (or float16)"
         )
-    if not 1 <= topk <= P:
-        raise InvalidSettings(f"topk is {topk}; give 1 to {P}, 128 as a rule")
     if segment.shape[1] < topk:
         raise UnprovableActivations(
             f"a chunk has {segment.shape[1]} values, fewer than topk={topk}; such a short chunk "
@@ -101,8 +119,7 @@ def largest(segment: Tensor, topk: int) -> tuple[Ints, Ints]:
 
 def _built(parts: list[Tensor], topk: int) -> Words:
     """Proofs [chunks, 1 + topk] of all chunks, at least one; raises what makes them unprovable."""
-    indices, patterns = zip(*(largest(part, topk) for part in parts), strict=True)
-    return words_from_points(np.concatenate(indices), np.concatenate(patterns))
+    return words_from_points(*largest(parts, topk))
 
 
 @torch.no_grad()

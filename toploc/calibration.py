@@ -27,7 +27,6 @@ from toploc.decision import (
     Limits,
     band,
     beyond_all,
-    figures,
 )
 from toploc.errors import MalformedProfile
 from toploc.field import Floats
@@ -108,7 +107,7 @@ def fit_limits(honest: Sequence[Honest], rate: float) -> dict[str, Limits]:
 def _limits(group: Sequence[Honest], share: float) -> Limits:
     """A run and its beginnings are not independent: each counts once for a limit."""
     runs = _runs(group)
-    seen = [(run, figures(one.evidence)) for run, parts in enumerate(runs) for one in parts]
+    seen = [(run, one.evidence.figures) for run, parts in enumerate(runs) for one in parts]
     trace, chunk = {}, {}
     for name in TRACE_FIGURES:
         worst: dict[tuple[int, int], float] = {}
@@ -123,7 +122,7 @@ def _limits(group: Sequence[Honest], share: float) -> Limits:
             for place, rows in enumerate(own.rows)
         }
         chunk[name] = _by_band(single, len(ROW_BANDS), share / CHUNKS, LEAST[name])
-    largest = np.array([figures(parts[-1].evidence).margins.max() for parts in runs])
+    largest = np.array([parts[-1].evidence.figures.margins.max() for parts in runs])
     typical = [own.trace["error_typical"] for _, own in seen if own.tokens >= SETTLED]
     return Limits(
         trace,

@@ -12,8 +12,9 @@ difference of the log-probabilities. A trace has few tokens or many: figures ove
 scatter more, so limits depend on their number. Comparisons are written so that NaN fails.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+import functools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
@@ -22,7 +23,7 @@ from torch import Tensor
 from toploc.field import Floats, Ints
 from toploc.sampling import Claims, SamplingLimits
 from toploc.verdict import Examination
-from toploc.verify import FAR, Comparison, ordered
+from toploc.verify import FAR, ordered
 
 EDGE = 8
 """ULP above the k-th magnitude within which a missing value is not held against anybody."""
@@ -52,6 +53,18 @@ CERTAIN = 1e3
 
 
 @dataclass(frozen=True, slots=True)
+class Figures:
+    """The figures that the limits are for."""
+
+    tokens: int
+    rows: tuple[int, ...] = ()
+    """Of each chunk."""
+    trace: dict[str, float] = field(default_factory=dict)
+    chunk: dict[str, Floats] = field(default_factory=dict)
+    margins: Floats = field(default_factory=lambda: np.zeros(0))
+
+
+@dataclass(frozen=True)
 class Evidence:
     """What was measured of one trace."""
 
@@ -65,6 +78,29 @@ class Evidence:
     """Margins of the tokens in unscaled logits [tokens]."""
     logprob_errors: Floats
     """Differences of the log-probabilities [tokens]."""
+
+    @functools.cached_property
+    def figures(self) -> Figures:
+        """What the limits are for."""
+        weights = self.rows / self.rows.sum()
+        margins = np.minimum(self.distances, CLIP)
+        order = np.argsort(self.errors)
+        middle = order[np.searchsorted(np.cumsum(weights[order]), 0.5 - 1e-9)]
+        return Figures(
+            tokens=len(self.distances),
+            rows=tuple(self.rows.tolist()),
+            trace={
+                "error_mean": float(self.errors @ weights),
+                "error_typical": float(self.errors[middle]),
+                "missing_mean": float(self.missing @ weights),
+                "margin_mean": float(margins.mean()),
+                # Rounding moves logits by normal amounts: their squares weigh as its likelihood.
+                "margin_rms": float(np.sqrt((margins**2).mean())),
+                "logprob_error": float(np.minimum(self.logprob_errors, CLIP).mean()),
+            },
+            chunk={"chunk_error": self.errors, "chunk_missing": self.missing},
+            margins=self.distances,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,56 +118,68 @@ class Limits:
     states are closer than that did not compute in it, and has no claim to its wider margins."""
 
 
-@dataclass(frozen=True, slots=True)
-class Figures:
-    """The figures that the limits are for."""
-
-    tokens: int
-    rows: tuple[int, ...] = ()
-    """Of each chunk."""
-    trace: dict[str, float] = field(default_factory=dict)
-    chunk: dict[str, Floats] = field(default_factory=dict)
-    margins: Floats = field(default_factory=lambda: np.zeros(0))
-
-
 Against = Callable[[Evidence, Limits], list[str]]
 """The limits that evidence is beyond, "code: what was found"."""
 
 
 def evidence(examination: Examination, claims: Claims, claimed_logprobs: Tensor) -> Evidence:
     """What to judge of proofs that could be compared, and of the tokens [n] beside them."""
-    tokens = token_evidence(claims, claimed_logprobs)
-    return replace(
-        state_evidence(examination),
-        distances=tokens.distances,
-        logprob_errors=tokens.logprob_errors,
-    )
+    return evidence_of_all([(examination, claims, claimed_logprobs)])[0]
+
+
+def evidence_of_all(texts: Sequence[tuple[Examination, Claims, Tensor]]) -> list[Evidence]:
+    """As `evidence` of each text; all are looked at together."""
+    states = _state_evidence([examination for examination, _, _ in texts])
+    tokens = _token_evidence([claims for _, claims, _ in texts], [own for _, _, own in texts])
+    return [
+        Evidence(rows, errors, missing, distances, logprob_errors)
+        for (rows, errors, missing), (distances, logprob_errors) in zip(states, tokens, strict=True)
+    ]
 
 
 def state_evidence(examination: Examination) -> Evidence:
     """The same of states beside which no tokens are judged: each row counts as a faultless one."""
-    if examination.comparison is None:
-        raise ValueError(f"there is nothing to compare: {examination.faults}")
-    errors, missing = chunk_figures(examination.comparison)
-    rows = int(examination.rows.sum())
-    return Evidence(examination.rows, errors, missing, np.zeros(rows), np.zeros(rows))
+    ((rows, errors, missing),) = _state_evidence([examination])
+    return Evidence(rows, errors, missing, np.zeros(rows.sum()), np.zeros(rows.sum()))
 
 
 def token_evidence(claims: Claims, claimed_logprobs: Tensor) -> Evidence:
     """The same of tokens [n] alone: their states count as equal."""
-    apart = (claims.logprobs.to(torch.float64) - claimed_logprobs.to(torch.float64)).abs()
-    return Evidence(
-        np.array([len(apart)]),
-        np.zeros(1),
-        np.zeros(1),
-        _certain(claims.distances),
-        _certain(torch.where(apart.isnan(), CERTAIN, apart)),
+    ((distances, logprob_errors),) = _token_evidence([claims], [claimed_logprobs])
+    return Evidence(np.array([len(distances)]), np.zeros(1), np.zeros(1), distances, logprob_errors)
+
+
+def _state_evidence(examinations: Sequence[Examination]) -> Iterator[tuple[Ints, Floats, Floats]]:
+    """Rows, errors and missing values of each text."""
+    comparisons = []
+    for examination in examinations:
+        if examination.comparison is None:
+            raise ValueError(f"there is nothing to compare: {examination.faults}")
+        comparisons.append(examination.comparison)
+    errors, missing = chunk_figures(
+        np.concatenate([comparison.patterns for comparison in comparisons]),
+        np.concatenate([comparison.claimed for comparison in comparisons]),
     )
+    edges = np.cumsum([len(examination.rows) for examination in examinations])[:-1]
+    rows = (examination.rows for examination in examinations)
+    return zip(rows, np.split(errors, edges), np.split(missing, edges), strict=True)
 
 
-def chunk_figures(comparison: Comparison) -> tuple[Floats, Floats]:
-    """Mean ULP distance and share of missing values of each chunk."""
-    own, claimed = comparison.patterns, comparison.claimed
+def _token_evidence(
+    claims: Sequence[Claims], claimed_logprobs: Sequence[Tensor]
+) -> Iterator[tuple[Floats, Floats]]:
+    """Distances and differences of the log-probabilities of each text."""
+    distances = torch.cat([own.distances for own in claims])
+    ours = torch.cat([own.logprobs for own in claims])
+    apart = (ours.to(torch.float64) - torch.cat(list(claimed_logprobs)).to(torch.float64)).abs()
+    apart = torch.where(apart.isnan(), CERTAIN, apart)
+    edges = np.cumsum([len(own.logprobs) for own in claims])[:-1]
+    columns = (np.split(_certain(column), edges) for column in (distances, apart))
+    return zip(*columns, strict=True)
+
+
+def chunk_figures(own: Ints, claimed: Ints) -> tuple[Floats, Floats]:
+    """Mean ULP distance and share of missing values of each chunk, by its patterns [chunks, k]."""
     distance = np.abs(ordered(claimed) - ordered(own))
     far = distance >= FAR
     magnitude = own & 0x7FFF
@@ -146,29 +194,6 @@ def chunk_figures(comparison: Comparison) -> tuple[Floats, Floats]:
     return errors, (far & settled).sum(1) / settled.sum(1)
 
 
-def figures(found: Evidence) -> Figures:
-    """The figures of a trace."""
-    weights = found.rows / found.rows.sum()
-    margins = np.minimum(found.distances, CLIP)
-    order = np.argsort(found.errors)
-    middle = order[np.searchsorted(np.cumsum(weights[order]), 0.5 - 1e-9)]
-    return Figures(
-        tokens=len(found.distances),
-        rows=tuple(found.rows.tolist()),
-        trace={
-            "error_mean": float(found.errors @ weights),
-            "error_typical": float(found.errors[middle]),
-            "missing_mean": float(found.missing @ weights),
-            "margin_mean": float(margins.mean()),
-            # Rounding moves logits by normal amounts: their squares weigh as its likelihood does.
-            "margin_rms": float(np.sqrt((margins**2).mean())),
-            "logprob_error": float(np.minimum(found.logprob_errors, CLIP).mean()),
-        },
-        chunk={"chunk_error": found.errors, "chunk_missing": found.missing},
-        margins=found.distances,
-    )
-
-
 def beyond(found: Evidence, limits: Limits) -> list[str]:
     """The limits that a trace is beyond, "code: what was found"."""
     return beyond_states(found, limits) + too_exact(found, limits) + beyond_tokens(found, limits)
@@ -176,7 +201,7 @@ def beyond(found: Evidence, limits: Limits) -> list[str]:
 
 def beyond_states(found: Evidence, limits: Limits) -> list[str]:
     """What speaks against the hidden states alone."""
-    seen = figures(found)
+    seen = found.figures
     reasons = _over(seen, limits, STATE_FIGURES)
     bands = [band(ROW_BANDS, rows) for rows in found.rows.tolist()]
     allowance = len(found.rows) // CHUNKS_PER_ALLOWANCE
@@ -193,7 +218,7 @@ def beyond_states(found: Evidence, limits: Limits) -> list[str]:
 
 def too_exact(found: Evidence, limits: Limits) -> list[str]:
     """Whether the states are closer than any that were computed in the limits' dtype."""
-    error = figures(found).trace["error_typical"]
+    error = found.figures.trace["error_typical"]
     if found.rows.sum() < SETTLED or error >= limits.least_error:
         return []
     return [
@@ -204,7 +229,7 @@ def too_exact(found: Evidence, limits: Limits) -> list[str]:
 
 def beyond_tokens(found: Evidence, limits: Limits) -> list[str]:
     """What speaks against the tokens alone."""
-    seen = figures(found)
+    seen = found.figures
     reasons = _over(seen, limits, TOKEN_FIGURES)
     margins = seen.margins
     wide = ~(margins <= limits.token_margin)
@@ -238,7 +263,7 @@ def beyond_all(
 
 def summary(found: Evidence) -> dict[str, float | int]:
     """The figures as plain numbers, with the worst chunk and token."""
-    seen = figures(found)
+    seen = found.figures
     worst = {name: float(values.max()) for name, values in seen.chunk.items()}
     return seen.trace | worst | {"token_margin": float(seen.margins.max()), "tokens": seen.tokens}
 

@@ -7,7 +7,7 @@ would not have written.
 
 import json
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -18,11 +18,12 @@ from toploc.decision import (
     ROW_BANDS,
     TOKEN_BANDS,
     TRACE_FIGURES,
+    Evidence,
     Limits,
     beyond_all,
     beyond_states,
     beyond_tokens,
-    evidence,
+    evidence_of_all,
     state_evidence,
     summary,
     token_evidence,
@@ -90,9 +91,24 @@ class Profile:
         what an honest run gives there; else at the profile's rate of false refusals. Faults that
         no limit forgives are always a lie.
         """
-        if examination.comparison is None:
-            return ProofVerdict(False, examination.faults)
-        found = evidence(examination, claims, claimed_logprobs)
+        return self.judge_all([(examination, claims, claimed_logprobs, environments)])[0]
+
+    def judge_all(
+        self, texts: Sequence[tuple[Examination, Claims, Tensor, tuple[str, str]]]
+    ) -> list[ProofVerdict]:
+        """As `judge` of each trace; all are looked at together."""
+        compared = [text[:3] for text in texts if text[0].comparison is not None]
+        found = iter(evidence_of_all(compared) if compared else ())
+        return [
+            self._judged(examination, next(found), environments)
+            if examination.comparison is not None
+            else ProofVerdict(False, examination.faults)
+            for examination, _, _, environments in texts
+        ]
+
+    def _judged(
+        self, examination: Examination, found: Evidence, environments: tuple[str, str]
+    ) -> ProofVerdict:
         reasons = beyond_all(found, self.of(environments[0]))
         seen = examination.figures | summary(found)
         return self._verdict(examination.faults, reasons, environments, seen)

@@ -10,7 +10,7 @@ malformed, missing or surplus proof and activations that are not finite raise.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 import numpy.typing as npt
@@ -67,6 +67,10 @@ class Comparison:
         count: Ints = near.sum(1)
         return count
 
+    def of(self, chunks: slice) -> "Comparison":
+        """The same of some chunks alone."""
+        return Comparison(*(getattr(self, field.name)[chunks] for field in fields(self)))
+
     def results(self) -> list[VerificationResult]:
         """One result per chunk."""
         return [
@@ -82,9 +86,7 @@ class Comparison:
 
 def compare(parts: list[Tensor], coefficients: Ints, moduli: Ints, topk: int) -> Comparison:
     """Compare the chunks of `parts` with usable proofs: [chunks, k] and [chunks]."""
-    picked = [largest(part, topk) for part in parts]
-    indices = np.concatenate([i for i, _ in picked])
-    patterns = np.concatenate([p for _, p in picked])
+    indices, patterns = largest(parts, topk)
     claimed = evaluate(coefficients, indices % moduli[:, None])
     same = exponents(claimed) == exponents(patterns)
     count = same.sum(1)

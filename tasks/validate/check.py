@@ -1,4 +1,4 @@
-"""One trace against one prefill: proofs, sampling, log-probabilities, termination.
+"""Traces against one prefill: proofs, sampling, log-probabilities, termination.
 
 The limits are those of the model's calibration profile; a model without one is judged by the fixed
 ones of the config.
@@ -28,9 +28,10 @@ from toploc.profile import Profile
 from toploc.sampling import Claims, SamplingLimits, SamplingRule, examine_texts, judge_sampling
 from toploc.verdict import (
     UNMEASURED,
+    Examination,
     Limits,
     ProofVerdict,
-    examine_proofs,
+    examine_all,
     join,
     judge_examined,
     refuse,
@@ -128,37 +129,76 @@ def claims_of(traces: Sequence[Mapping[str, Any]], logits: Sequence[Tensor]) -> 
     return [found[place] for place in range(len(traces))]
 
 
-def check_trace(
-    trace: Mapping[str, Any],
-    hidden: Tensor,
-    claims: Claims,
+def check_traces(
+    traces: Sequence[Mapping[str, Any]],
+    hidden: Sequence[Tensor],
+    claims: Sequence[Claims],
     facts: ModelFacts,
     config: ValidateConfig,
-) -> Verdict:
-    """The verdict of a trace.
+) -> list[Verdict]:
+    """The verdicts of traces.
 
     Args:
-        trace: a row of the traces table.
-        hidden: [n_out, hidden size] bfloat16, our last hidden states of the output's rows.
+        traces: rows of the traces table.
+        hidden: [n_out, hidden size] bfloat16 of each, our last hidden states of the output's rows.
         claims: what our logits of the same rows say of its tokens.
         facts: of the model.
         config: the limits.
     """
-    sampling = json.loads(trace["sampling"])
-    proofs = examine_proofs(hidden, trace["proofs"], TOPK, PROOF_ROWS)
-    sides = (trace["engine"], facts.environment)
-    tokens = len(trace["output_ids"])
-    if len(trace["logprobs"]) != tokens:
-        found = refuse(
-            f"logprobs_missing: {len(trace['logprobs'])} for {tokens} tokens; one each is due"
-        )
-    elif facts.profile is None:
-        found = join(
-            judge_examined(proofs, fixed_limits(config)),
-            tokens_by_fixed_limits(claims, trace, config, sides),
-        )
+    texts = [(own, trace["proofs"]) for own, trace in zip(hidden, traces, strict=True)]
+    proofs = examine_all(texts, TOPK, PROOF_ROWS)
+    judged = _judged(traces, proofs, claims, facts, config)
+    return [
+        _verdict(trace, own, states, found, facts)
+        for trace, own, states, found in zip(traces, judged, hidden, proofs, strict=True)
+    ]
+
+
+def _judged(
+    traces: Sequence[Mapping[str, Any]],
+    proofs: Sequence[Examination],
+    claims: Sequence[Claims],
+    facts: ModelFacts,
+    config: ValidateConfig,
+) -> list[ProofVerdict]:
+    """What proofs and tokens say of each trace."""
+    lacking = [
+        f"logprobs_missing: {said} for {tokens} tokens; one each is due" if said != tokens else ""
+        for said, tokens in ((len(t["logprobs"]), len(t["output_ids"])) for t in traces)
+    ]
+    whole = [
+        (found, own, trace, (trace["engine"], facts.environment))
+        for trace, found, own, lack in zip(traces, proofs, claims, lacking, strict=True)
+        if not lack
+    ]
+    if facts.profile is None:
+        judged = [
+            join(
+                judge_examined(found, fixed_limits(config)),
+                tokens_by_fixed_limits(own, trace, config, sides),
+            )
+            for found, own, trace, sides in whole
+        ]
     else:
-        found = facts.profile.judge(proofs, claims, torch.tensor(trace["logprobs"]), sides)
+        judged = facts.profile.judge_all(
+            [
+                (found, own, torch.tensor(trace["logprobs"]), sides)
+                for found, own, trace, sides in whole
+            ]
+        )
+    rest = iter(judged)
+    return [refuse(lack) if lack else next(rest) for lack in lacking]
+
+
+def _verdict(
+    trace: Mapping[str, Any],
+    found: ProofVerdict,
+    hidden: Tensor,
+    proofs: Examination,
+    facts: ModelFacts,
+) -> Verdict:
+    """What was found of a trace, with where a refused proof belongs and how the text ends."""
+    sampling = json.loads(trace["sampling"])
     reasons = list(found.reasons)
     if not found.accepted and not reasons:
         reasons.append("proof_refused")

@@ -19,7 +19,7 @@ from tasks.validate.check import (
     ModelFacts,
     Verdict,
     before_prefill,
-    check_trace,
+    check_traces,
     claims_of,
     false_ending,
 )
@@ -95,9 +95,11 @@ def _judge_group(
         with torch.inference_mode():
             computed = engine.prefill([(t["prompt_ids"], t["output_ids"]) for t in group])
             claims = claims_of(group, [logits for _, logits in computed])
+            verdicts = check_traces(
+                group, [hidden for hidden, _ in computed], claims, facts, config
+            )
             return {
-                trace["trace_id"]: check_trace(trace, hidden, own, facts, config)
-                for trace, (hidden, _), own in zip(group, computed, claims, strict=True)
+                trace["trace_id"]: verdict for trace, verdict in zip(group, verdicts, strict=True)
             }
     except Exception as error:
         # One hostile trace must not take the others with it: each is checked by itself.

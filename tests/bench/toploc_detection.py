@@ -36,7 +36,7 @@ from torch import Tensor
 from infra.inference import load_engine
 from infra.inference.transformers_engine import TransformersEngine
 from infra.models.profiles import find_profile
-from tasks.validate.check import ModelFacts, check_trace, claims_of
+from tasks.validate.check import ModelFacts, check_traces, claims_of
 from tasks.validate.config import ValidateConfig
 from tests.bench.detection_attacks import attacks
 from tests.bench.detection_provers import PROVERS, replays
@@ -169,7 +169,7 @@ def smollm2(count: int, tallies: dict[str, Tally], attacked: bool) -> None:
     tally = tallies["honest"]
     for at, (trace, hidden, logits) in enumerate(judged(engine, traces)):
         (own,) = claims_of([trace], [logits])
-        whole = check_trace(trace, hidden, own, facts, config)
+        (whole,) = check_traces([trace], [hidden], [own], facts, config)
         if whole.reasons:
             raise SystemExit(f"an honest trace was refused: {whole.reasons}")
         known: dict[tuple[int, ...], Claims] = {}
@@ -186,8 +186,9 @@ def smollm2(count: int, tallies: dict[str, Tally], attacked: bool) -> None:
             one, count = case(row, states, scores, said), len(row["output_ids"])
             if name == "truncated_early":
                 (own,) = claims_of([row], [scores])
-                ours = check_trace(row, states, own, facts, config).verdict != "accepted"
-                tallies[name].add(256, one.refusals(profile) | {"ours": ours})
+                (ours,) = check_traces([row], [states], [own], facts, config)
+                refused = one.refusals(profile) | {"ours": ours.verdict != "accepted"}
+                tallies[name].add(256, refused)
                 tallies[name].tokens += count
                 continue
             for length in LENGTHS:

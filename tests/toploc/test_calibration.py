@@ -144,6 +144,18 @@ def test_fields_that_were_seen_in_other_environments_do_not_make_one_that_was(pr
     assert not both.covers("x|cpu-1|bfloat16|a") and not both.covers("")
 
 
+def test_traces_looked_at_together_are_judged_as_each_alone(profile):
+    texts = []
+    for seed, (length, noise) in enumerate([(64, 0.0), (1, 0.0), (33, 0.004), (256, 0.05), (9, 0)]):
+        proofs, ids, logprobs, hidden, logits = Model().run(length, noise, seed)
+        sides = (HALF if noise == 0.004 else FLOAT, FLOAT)
+        found = examine_proofs(hidden, proofs if seed else b"")
+        texts.append((found, examine(logits, ids, seed, RULE), logprobs, sides))
+    verdicts = profile.judge_all(texts)
+    assert verdicts == [profile.judge(*text) for text in texts]
+    assert [verdict.accepted for verdict in verdicts] == [False, True, True, False, True]
+
+
 def test_states_alone_are_judged_as_those_of_a_trace_are(profile):
     proofs, _, _, hidden, _ = Model().run(64, 0.05, 5)
     wrong = examine_proofs(hidden, proofs)

@@ -22,7 +22,6 @@ from toploc.decision import (
     beyond,
     chunk_figures,
     evidence,
-    figures,
 )
 from toploc.sampling import Claims
 from toploc.verdict import Examination, examine_proofs
@@ -52,7 +51,7 @@ def codes(reasons: list[str]) -> list[str]:
 def of_chunks(prover: Tensor, verifier: Tensor) -> tuple[list[float], list[float]]:
     comparison = examine_proofs(verifier, prove(prover)).comparison
     assert comparison is not None
-    errors, missing = chunk_figures(comparison)
+    errors, missing = chunk_figures(comparison.patterns, comparison.claimed)
     return errors.tolist(), missing.tolist()
 
 
@@ -69,8 +68,9 @@ def test_distance_goes_on_across_an_exponent_border(hidden):
     prover.view(-1)[places] = below
     verifier.view(-1)[places] = above
     found = examine_proofs(verifier, prove(prover))
-    assert found.comparison is not None and found.comparison.exp_mismatches[0] == 8
-    errors, missing = chunk_figures(found.comparison)
+    compared = found.comparison
+    assert compared is not None and compared.exp_mismatches[0] == 8
+    errors, missing = chunk_figures(compared.patterns, compared.claimed)
     assert 0 < errors[0] < 8 * 2 / 100 and missing[0] == 0.0
 
 
@@ -176,6 +176,6 @@ def test_evidence_keeps_infinite_figures_as_numbers(hidden):
     assert seen.rows.tolist() == [32, 32, 16]
     assert seen.distances.tolist() == [CERTAIN] * 80
     assert seen.logprob_errors[:3].tolist() == [0.0, CERTAIN, CERTAIN]
-    assert figures(seen).trace["error_mean"] == 0.0
+    assert seen.figures.trace["error_mean"] == 0.0
     with pytest.raises(ValueError, match="null proof"):
         evidence(Examination(("proof_modulus: the null proof",)), claims, claimed)

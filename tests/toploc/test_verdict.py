@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from toploc import ProofPoly, build_proofs, prove
 from toploc.errors import UnprovableActivations
 from toploc.field import P
-from toploc.verdict import Limits, judge_proofs
+from toploc.verdict import Limits, examine_all, examine_proofs, judge_examined, judge_proofs
 
 LOOSE = Limits(60, 40.0, 40.0)
 
@@ -45,6 +45,31 @@ def test_one_chunk_of_many_is_enough_to_refuse(hidden):
     verdict = judge_proofs(hidden, join(proofs))
     assert not verdict.accepted
     assert all("chunk 2" in reason for reason in verdict.reasons)
+
+
+def test_texts_looked_at_together_are_judged_as_each_alone(hidden):
+    """Of several lengths, with all kinds of faults among them: each as if it were by itself."""
+    generator = torch.Generator().manual_seed(8)
+    lengths = (1, 32, 80, 33, 300, 5, 64, 96, 128, 31, 2, 80)
+    states = [torch.randn(n, 256, generator=generator).bfloat16() for n in lengths]
+    proofs = [prove(own) for own in states]
+    proofs[1], proofs[3] = b"", bytes(len(proofs[3]))
+    proofs[5] = (2).to_bytes(2, "big") + proofs[5][2:]
+    proofs[6] = proofs[6][:258] * 2
+    proofs[7] = proofs[7][:300] + bytes(20) + proofs[7][320:]
+    proofs[8] = proofs[8][:158] + bytes(100) + proofs[8][258:]
+    states[9] = states[9] * 1.01
+    texts = [*zip(states, proofs, strict=True), (hidden[:0], b""), (hidden, prove(hidden.roll(1)))]
+    kinds = set()
+    for (own, proof), found in zip(texts, examine_all(texts), strict=True):
+        alone = examine_proofs(own, proof)
+        assert (found.faults, found.figures) == (alone.faults, alone.figures)
+        assert found.rows.tolist() == alone.rows.tolist()
+        assert judge_examined(found, Limits()) == judge_proofs(own, proof)
+        kinds |= {fault.partition(":")[0] for fault in found.faults}
+    assert kinds == {
+        "no_rows", "proof_length", "proof_modulus", "replayed", "trivial_degree", "trivial_zeros",
+    }  # fmt: skip
 
 
 def test_the_sign_counts(hidden):
