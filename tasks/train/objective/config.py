@@ -16,7 +16,7 @@ from pydantic import (
 )
 
 Advantage = Literal["std", "batch_std", "none", "intellect2"]
-Correction = Literal["none", "tis", "icepop", "geometric", "coupled"]
+Correction = Literal["none", "tis", "icepop", "geometric"]
 Aggregation = Literal["token_mean", "sequence_mean", "sequence_sum"]
 LengthReward = Literal["none", "exact", "max", "clip"]
 Overlong = Literal["keep", "mask", "penalty"]
@@ -95,9 +95,7 @@ class ObjectiveConfig(BaseModel):
         "ratio, at most ratio_high. icepop: the same, but a token outside [ratio_low, ratio_high] "
         "is left out. geometric: a sequence whose geometric mean ratio lies outside "
         "[sequence_low, sequence_high], or with a token outside [outlier_low, outlier_high], is "
-        "left out; no weights. coupled: ratios and clips are against the policy that sampled, not "
-        "the one at the start of the step, whose log-probabilities then need no pass of their own. "
-        "none: nothing.",
+        "left out; no weights. none: nothing.",
     )
     ratio_low: float = Field(
         default=0.5, gt=0.0, le=1.0, description="Lowest token ratio that icepop keeps."

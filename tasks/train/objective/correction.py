@@ -7,8 +7,7 @@ Left out means weight 0 in the numerator; the divisor stays, as it is fixed befo
 Sources: tis: Yao et al. 2025, "Your efficient RL framework secretly brings you off-policy RL
 training"; AReaL (arXiv 2505.24298) for the decoupled form. icepop: Ling Team 2025, "Small leak can
 sink a great ship" (IcePop). geometric: geometric mean of the ratios as a trust test of sequences,
-Li et al. 2025, "When speed kills stability". coupled: PPO (arXiv 1707.06347) with mu for pi_old, as
-PRIME-RL trains: the ratio that is clipped holds all of it, and no weight is left to give.
+Li et al. 2025, "When speed kills stability".
 """
 
 import torch
@@ -27,7 +26,7 @@ def correction_weights(log_ratio: Tensor, sequence: Tensor, config: ObjectiveCon
     """
     ratio = log_ratio.detach().exp()
     match config.correction:
-        case "none" | "coupled":
+        case "none":
             return torch.ones_like(ratio)
         case "tis":
             return ratio.clamp(max=config.ratio_high)

@@ -3,11 +3,11 @@
     J = 1/N sum_t w_t [ c_t min(min(r_t, delta) A_t, clip(r_t, 1 - low, 1 + high) A_t)
                         - kl_coef u_t k3_t + entropy_coef H_t ],      loss = -J
 
-with r = pi / pi_old, c the correction weight (correction.py; "coupled" puts mu in the place of
-pi_old), w and N the aggregation (aggregation.py), k3 = exp(d) - d - 1, d = log pi_ref - log pi
-(Schulman 2020, "Approximating KL divergence"), taken on the current log-probabilities, so that it
-has a gradient. Two-sided clip: INTELLECT-2 (arXiv 2505.07291); clipping apart below and above: DAPO
-(arXiv 2503.14476).
+with r = pi / pi_old, c the correction weight (correction.py), w and N the aggregation
+(aggregation.py), k3 = exp(d) - d - 1, d = log pi_ref - log pi (Schulman 2020, "Approximating KL
+divergence"), taken on the current log-probabilities, so that it has a gradient. Two-sided clip:
+INTELLECT-2 (arXiv 2505.07291); clipping apart below and above: DAPO (arXiv
+2503.14476).
 
 Invariants: tokens outside the mask are dropped before any arithmetic, so nothing that stands there
 (NaN, infinity) reaches loss, gradient or metrics; the loss is a sum over one divisor given by the
@@ -59,8 +59,7 @@ def policy_loss(
     Args:
         logprobs: of the current policy at the sampling temperature, float32 or float64; only they
             and `entropy` carry gradient.
-        old_logprobs: of the trainer's policy at the start of the rollout step; not looked at with
-            the correction "coupled".
+        old_logprobs: of the trainer's policy at the start of the rollout step.
         behaviour_logprobs: as the engine sampled.
         reference_logprobs: needed with kl_coef above 0.
         entropy: of the current policy at each token's position; needed with entropy_coef above 0.
@@ -90,16 +89,14 @@ def policy_loss(
         raise MissingInput("entropy", "entropy_coef", config.entropy_coef)
 
     now, dtype = logprobs[mask], logprobs.dtype
-    behaviour = behaviour_logprobs[mask].to(dtype)
-    coupled = config.correction == "coupled"
-    old = behaviour if coupled else old_logprobs.detach()[mask].to(dtype)
+    old = old_logprobs.detach()[mask].to(dtype)
     advantage = advantages.detach()[mask].to(dtype)
     sequence = torch.unique(sequence_ids[mask], return_inverse=True)[1]
 
     ratio = _bounded(now - old).exp()
     capped = ratio if config.delta is None else ratio.clamp(max=config.delta)
     clipped = ratio.clamp(1 - config.clip_low, 1 + config.clip_high)
-    off_policy = _bounded(old - behaviour)
+    off_policy = _bounded(old - behaviour_logprobs[mask].to(dtype))
     correction = correction_weights(off_policy, sequence, config)
     token_loss = -correction * torch.minimum(capped * advantage, clipped * advantage)
     kl = None

@@ -5,8 +5,7 @@ Invariants:
   nor the number of ranks changes it beyond rounding.
 - The order of samples depends on the seed and the step alone; every rank makes the same plan.
 - Old log-probabilities are those of the weights at the start of the rollout step. The first
-  minibatch still has these weights, so its own log-probabilities are the old ones; with the
-  correction "coupled" nobody looks at them, and there is no pass.
+  minibatch still has these weights, so its own log-probabilities are the old ones.
 - An optimizer step whose loss or gradient is not finite leaves weights and optimizer as they were.
   It is not counted as a step, so that learning rate and AdamW's corrections follow those taken.
 """
@@ -95,7 +94,8 @@ class Trainer:
         self._check(samples)
         batches = [self._mini_batch(part) for part in self._deal(samples)]
         packed = time.perf_counter()
-        old = self._old_logprobs(batches)
+        old: list[list[Tensor | None]] = [[None] * len(batches[0].rows)]
+        old += [self._no_grad(self.policy, batch.rows) for batch in batches[1:]]
         old_done = time.perf_counter()
         reference = [self._reference_logprobs(batch.rows) for batch in batches]
         reference_done = time.perf_counter()
@@ -242,8 +242,7 @@ class Trainer:
 
     def _work(self, batches: Sequence[MiniBatch]) -> int:
         """Floating-point operations of this rank for a step."""
-        coupled = self.objective.correction == "coupled"
-        old = sum(self._operations.forward(batch.rows) for batch in batches[1:] if not coupled)
+        old = sum(self._operations.forward(batch.rows) for batch in batches[1:])
         reference = sum(self._operations.forward(batch.rows) for batch in batches)
         trained = sum(self._operations.training(batch.rows) for batch in batches)
         return old + trained + (reference if self.objective.kl_coef else 0)
@@ -253,13 +252,6 @@ class Trainer:
         logprobs: list[Tensor | None] = [policy(row)[0] for row in rows]
         release(policy)
         return logprobs
-
-    def _old_logprobs(self, batches: Sequence[MiniBatch]) -> list[list[Tensor | None]]:
-        """Those of each row that a pass of its own gives, else None."""
-        if self.objective.correction == "coupled":
-            return [[None] * len(batch.rows) for batch in batches]
-        first: list[Tensor | None] = [None] * len(batches[0].rows)
-        return [first, *(self._no_grad(self.policy, batch.rows) for batch in batches[1:])]
 
     def _reference_logprobs(self, rows: Sequence[PackedRow]) -> list[Tensor | None]:
         if not self.objective.kl_coef:

@@ -61,8 +61,7 @@ def _token_losses(sequence: Sequence, config: ObjectiveConfig) -> list[float]:
     weights = _weights(sequence, config)
     losses = []
     for t, weight in enumerate(weights):
-        before = sequence.behaviour if config.correction == "coupled" else sequence.old
-        ratio, a = math.exp(sequence.now[t] - before[t]), sequence.advantage
+        ratio, a = math.exp(sequence.now[t] - sequence.old[t]), sequence.advantage
         if a >= 0:
             gain = a * min(ratio, 1 + config.clip_high)
         else:
@@ -80,7 +79,7 @@ def _token_losses(sequence: Sequence, config: ObjectiveConfig) -> list[float]:
 def _weights(sequence: Sequence, config: ObjectiveConfig) -> list[float]:
     pairs = zip(sequence.old, sequence.behaviour, strict=True)
     ratios = [math.exp(old) / math.exp(behaviour) for old, behaviour in pairs]
-    if config.correction in ("none", "coupled"):
+    if config.correction == "none":
         return [1.0 for _ in ratios]
     if config.correction == "tis":
         return [min(ratio, config.ratio_high) for ratio in ratios]

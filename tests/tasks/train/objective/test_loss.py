@@ -147,7 +147,7 @@ def test_masked_samples_are_not_in_the_divisor() -> None:
 
 
 @pytest.mark.parametrize("value", [NAN, INF, -INF])
-@pytest.mark.parametrize("correction", ["none", "tis", "icepop", "geometric", "coupled"])
+@pytest.mark.parametrize("correction", ["none", "tis", "icepop", "geometric"])
 @pytest.mark.parametrize("aggregation", ["token_mean", "sequence_mean"])
 def test_what_stands_outside_the_mask_reaches_nothing(
     value: float, correction: str, aggregation: str
@@ -170,7 +170,7 @@ def test_what_stands_outside_the_mask_reaches_nothing(
     assert all(torch.isfinite(each).all() for each in totals(terms))
 
 
-@pytest.mark.parametrize("correction", ["none", "tis", "icepop", "geometric", "coupled"])
+@pytest.mark.parametrize("correction", ["none", "tis", "icepop", "geometric"])
 def test_a_row_without_loss_tokens_is_finite_and_has_no_gradient(correction: str) -> None:
     now = torch.tensor([NAN, -1.0], requires_grad=True)
     row = {"reference": [0.0, 0.0], "kl_coef": 0.1, "correction": correction}
@@ -217,8 +217,6 @@ def test_corrections() -> None:
     assert weights("none", logs, one) == [1.0] * 5
     assert weights("tis", logs, one) == pytest.approx([0.3, 0.6, 1.0, 1.9, 2.0])
     assert weights("icepop", logs, one) == pytest.approx([0, 0.6, 1.0, 1.9, 0])
-    # no weight: the clipped ratio itself is against the sampler
-    assert weights("coupled", logs, one) == pytest.approx([0.3, 0.6, 1.0, 0, 0])
 
 
 def test_geometric_correction_keeps_or_drops_whole_sequences() -> None:
