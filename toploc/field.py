@@ -18,7 +18,7 @@ Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
 
-def _plain(numbers: Ints) -> Ints:
+def plain(numbers: Ints) -> Ints:
     """As compiled code takes them."""
     return np.require(numbers, dtype=np.int64, requirements=["C", "A"])
 
@@ -30,7 +30,7 @@ def injective_moduli(indices: Ints) -> Ints:
     ordered = np.sort(indices, axis=1)
     if indices.shape[1] > P or (ordered[:, 1:] == ordered[:, :-1]).any():
         raise _none_found(indices.shape[1])
-    moduli = kernels.injective_moduli(_plain(indices), SMALLEST_MODULUS)[:, 0]
+    moduli = kernels.injective_moduli(plain(indices), SMALLEST_MODULUS)[:, 0]
     if not moduli.all():
         raise _none_found(indices.shape[1])
     return moduli
@@ -50,11 +50,11 @@ def interpolate(x: Ints, y: Ints) -> Ints:
     """
     from toploc import kernels
 
-    return kernels.interpolate(_plain(x), _plain(y))
+    return kernels.interpolate(plain(x), plain(y))
 
 
 def evaluate(coefficients: Ints, x: Ints) -> Ints:
     """Values [polynomials, points] of polynomials [polynomials, k] at x in [0, P)."""
     from toploc import kernels
 
-    return kernels.evaluate(_plain(coefficients), _plain(x))
+    return kernels.evaluate(plain(coefficients), plain(x))

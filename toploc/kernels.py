@@ -15,10 +15,15 @@ import numpy.typing as npt
 from numba import njit
 
 from toploc.field import Floats, Ints, P
+from toploc.philox import MULTIPLIERS, NOISE_DOMAIN, ROUNDS, WEYL
 
 _LAST = 0x7FFFFFFF << 32
 _GIVEN = "Array(int64, 2, 'C', readonly=True)"
+_NUMBERS = "Array(int64, 1, 'C', readonly=True)"
 _MADE = "int64[:, ::1]"
+_DOMAIN = np.uint64(NOISE_DOMAIN)
+_FIRST, _SECOND = np.uint64(MULTIPLIERS[0]), np.uint64(MULTIPLIERS[1])
+_WEYL_0, _WEYL_1 = np.uint64(WEYL[0]), np.uint64(WEYL[1])
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -108,6 +113,31 @@ def reaching(bits: npt.NDArray[Any], k: int, width: int, packed: Ints, counts: I
         counts[r] = held
         for place in range(held, room):
             packed[r, place] = _LAST
+
+
+@_compiled(f"int64[:, :, ::1]({_GIVEN}, {_NUMBERS}, {_NUMBERS})")
+def noise_lanes(blocks: Ints, seeds: Ints, positions: Ints) -> npt.NDArray[np.int64]:
+    """Four words [n, m, 4] for each block of the vocabulary, seed [n] and position [n].
+
+    Blocks are [n, m], or [1, m] where they are the same for all rows. See `toploc.philox`.
+    """
+    rows, m = len(seeds), blocks.shape[1]
+    lanes = np.empty((rows, m, 4), dtype=np.int64)
+    low, half = np.uint64(0xFFFFFFFF), np.uint64(32)
+    for r in range(rows):
+        seed, position = np.uint64(seeds[r]), np.uint64(positions[r])
+        own = blocks[r if len(blocks) > 1 else 0]
+        for i in range(m):
+            c0, c1, c2, c3 = np.uint64(own[i]), position & low, position >> half, _DOMAIN
+            k0, k1 = seed & low, seed >> half
+            for _ in range(ROUNDS):
+                first, second = c0 * _FIRST, c2 * _SECOND
+                c0, c2 = (second >> half) ^ c1 ^ k0, (first >> half) ^ c3 ^ k1
+                c1, c3 = second & low, first & low
+                k0, k1 = (k0 + _WEYL_0) & low, (k1 + _WEYL_1) & low
+            lanes[r, i, 0], lanes[r, i, 1] = np.int64(c0), np.int64(c1)
+            lanes[r, i, 2], lanes[r, i, 3] = np.int64(c2), np.int64(c3)
+    return lanes
 
 
 @_inlined

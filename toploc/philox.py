@@ -1,42 +1,37 @@
 """Philox4x32-10 (Salmon et al., 2011): a counter-based random function.
 
 The same counter and key give the same words on any device, in any batch and after any restart.
-Words are held in 64-bit integers: in numpy uint64 on a CPU (which has the faster integer product
-there) and in torch int64 elsewhere, by the same code. A signed product wraps, so its high half is
-a shift and a mask in both. Shapes broadcast: the first rounds work on small arrays where only one
-word of the counter varies along a dimension.
+Words are held in torch int64, where a product wraps, so its high half is a shift and a mask. Shapes
+broadcast: the first rounds work on small arrays where only one word of the counter varies along a
+dimension. On a CPU the noise is computed by compiled code, which a test holds against this.
 """
 
-from typing import Any, TypeVar
-
-import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from toploc.field import plain
+
 _WORD = 0xFFFFFFFF
-_MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
-_WEYL = (0x9E3779B9, 0xBB67AE85)
-_ROUNDS = 10
+MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
+WEYL = (0x9E3779B9, 0xBB67AE85)
+ROUNDS = 10
 
 NOISE_DOMAIN = 0x474D424C
 """Last counter word of the sampling noise ("GMBL"), apart from any later use of the same key."""
 
-Array = TypeVar("Array", Tensor, npt.NDArray[Any])
-
 
 def philox4x32(
-    counter: tuple[Array, Array, Array, Array], key: tuple[Array, Array]
-) -> tuple[Array, Array, Array, Array]:
+    counter: tuple[Tensor, Tensor, Tensor, Tensor], key: tuple[Tensor, Tensor]
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Four 32-bit words per counter; all numbers are in [0, 2**32), shapes broadcast."""
     c0, c1, c2, c3 = counter
     k0, k1 = key
-    for _ in range(_ROUNDS):
-        first = c0 * _MULTIPLIERS[0]
-        second = c2 * _MULTIPLIERS[1]
+    for _ in range(ROUNDS):
+        first = c0 * MULTIPLIERS[0]
+        second = c2 * MULTIPLIERS[1]
         c0, c2 = ((second >> 32) & _WORD) ^ (c1 ^ k0), ((first >> 32) & _WORD) ^ (c3 ^ k1)
         c1, c3 = second & _WORD, first & _WORD
-        k0, k1 = (k0 + _WEYL[0]) & _WORD, (k1 + _WEYL[1]) & _WORD
+        k0, k1 = (k0 + WEYL[0]) & _WORD, (k1 + WEYL[1]) & _WORD
     return c0, c1, c2, c3
 
 
@@ -58,17 +53,14 @@ def words_of_vocabulary(seeds: Tensor, positions: Tensor, vocabulary: int) -> Te
 
 def _noise_lanes(seeds: Tensor, positions: Tensor, blocks: Tensor) -> Tensor:
     """The four words of each counter (block, position, domain) under the key seed: [n, m, 4]."""
-    seeds = seeds.to(torch.int64)[:, None]
-    positions = positions.to(torch.int64)[:, None]
+    if blocks.device.type == "cpu":
+        from toploc import kernels
+
+        given = (blocks, seeds, positions)
+        return torch.from_numpy(kernels.noise_lanes(*(plain(own.numpy()) for own in given)))
+    seeds, positions = seeds.to(torch.int64)[:, None], positions.to(torch.int64)[:, None]
     key = (seeds & _WORD, (seeds >> 32) & _WORD)
     domain = torch.full_like(positions, NOISE_DOMAIN)
     counter = (blocks, positions & _WORD, (positions >> 32) & _WORD, domain)
     shape = (len(seeds), blocks.shape[1])
-    if blocks.device.type == "cpu":
-        c0, c1, c2, c3 = (c.numpy().view(np.uint64) for c in counter)
-        k0, k1 = (k.numpy().view(np.uint64) for k in key)
-        lanes = np.empty((*shape, 4), dtype=np.int64)
-        for lane, words in enumerate(philox4x32((c0, c1, c2, c3), (k0, k1))):
-            lanes[..., lane] = words
-        return torch.from_numpy(lanes)
     return torch.stack([w.expand(shape) for w in philox4x32(counter, key)], -1)
