@@ -117,7 +117,7 @@ def _largest(segment: Tensor, topk: int) -> tuple[Ints, Ints]:
     return indices, patterns
 
 
-def _built(parts: list[Tensor], topk: int) -> Words:
+def _built(parts: Sequence[Tensor], topk: int) -> Words:
     """Proofs [chunks, 1 + topk] of all chunks, at least one; raises what makes them unprovable."""
     return words_from_points(*largest(parts, topk))
 
@@ -125,11 +125,27 @@ def _built(parts: list[Tensor], topk: int) -> Words:
 @torch.no_grad()
 def prove(hidden: Tensor, *, topk: int = 128, decode_batching_size: int = 32) -> bytes:
     """Concatenated proofs of hidden states [rows, hidden], bf16: one per started chunk of rows."""
-    if hidden.dim() != 2 or len(hidden) == 0:
-        raise UnprovableActivations(
-            f"hidden states have shape {list(hidden.shape)}; give [rows, hidden], at least one row"
-        )
-    return _built(segments(hidden, decode_batching_size, skip_prefill=True), topk).tobytes()
+    return prove_all([hidden], topk=topk, decode_batching_size=decode_batching_size)[0]
+
+
+@torch.no_grad()
+def prove_all(
+    texts: Sequence[Tensor], *, topk: int = 128, decode_batching_size: int = 32
+) -> list[bytes]:
+    """As `prove` of the hidden states of each text, of at least one; all are built together."""
+    parts: list[Tensor] = []
+    counts = []
+    for hidden in texts:
+        if hidden.dim() != 2 or len(hidden) == 0:
+            raise UnprovableActivations(
+                f"hidden states have shape {list(hidden.shape)}; give [rows, hidden], at least one "
+                "row"
+            )
+        own = segments(hidden, decode_batching_size, skip_prefill=True)
+        parts += own
+        counts.append(sum(map(len, own)))
+    built = np.split(_built(parts, topk), np.cumsum(counts)[:-1])
+    return [proofs.tobytes() for proofs in built]
 
 
 def build_proofs(

@@ -4,14 +4,14 @@ A `DynamicCache` copies itself at each token. Here a step writes one column in p
 has finished is replaced by the batch's last row, so that removing it moves one row, not all.
 
 Invariants: the prompts end at column `width`, so every row's next token goes to the same column;
-columns before a row's prompt are zeros and masked; the model sees only the live rows and the
-columns from the longest live prompt on.
+columns before a row's prompt are masked and finite; the model sees only the live rows and the
+columns from the longest live prompt to the last one written, and nothing sets the others.
 """
 
 from dataclasses import dataclass
 from typing import Any
 
-from torch import Tensor, int64, ones, zeros
+from torch import Tensor, empty, int64, ones
 from transformers.cache_utils import Cache, DynamicLayer
 
 GROWTH = 128
@@ -24,6 +24,8 @@ class Window:
 
     batch: int
     width: int
+    room: int
+    """Columns for output tokens that a block begins with."""
     rows: slice
     begin: int
     end: int
@@ -47,18 +49,20 @@ class BlockLayer(DynamicLayer):  # type: ignore[misc]
         window = self.window
         if not self.is_initialized:
             _, heads, _, size = key_states.shape
-            shape = (window.batch, heads, window.width + GROWTH, size)
-            self.keys = zeros(shape, dtype=key_states.dtype, device=key_states.device)
-            self.values = zeros(
+            shape = (window.batch, heads, window.width + window.room, size)
+            self.keys = empty(shape, dtype=key_states.dtype, device=key_states.device)
+            self.values = empty(
                 (*shape[:3], value_states.shape[3]),
                 dtype=value_states.dtype,
                 device=value_states.device,
             )
             self.is_initialized = True
         if window.prefilling:
-            columns = slice(window.width - key_states.shape[2], window.width)
-            self.keys[window.rows, :, columns] = key_states.repeat_interleave(window.copies, 0)
-            self.values[window.rows, :, columns] = value_states.repeat_interleave(window.copies, 0)
+            first = window.width - key_states.shape[2]
+            columns = slice(first, window.width)
+            for block, states in ((self.keys, key_states), (self.values, value_states)):
+                block[window.rows, :, :first] = 0.0
+                block[window.rows, :, columns] = states.repeat_interleave(window.copies, 0)
             return key_states, value_states
         if window.end == self.keys.shape[2]:
             self.keys, self.values = _grown(self.keys), _grown(self.values)
@@ -74,17 +78,19 @@ class BlockLayer(DynamicLayer):  # type: ignore[misc]
 
 def _grown(block: Tensor) -> Tensor:
     batch, heads, columns, size = block.shape
-    larger = block.new_zeros((batch, heads, columns + GROWTH, size))
+    larger = block.new_empty((batch, heads, columns + GROWTH, size))
     larger[:, :, :columns] = block
     return larger
 
 
 class BlockCache(Cache):  # type: ignore[misc]
-    """The cache of a batch whose longest prompt has `width` tokens."""
+    """The cache of a batch whose longest prompt has `width` tokens and longest output `limit`."""
 
-    def __init__(self, layers: int, batch: int, width: int):
-        everything, copies = slice(0, batch), ones(batch, dtype=int64)
-        self.window = Window(batch, width, everything, 0, width, prefilling=True, copies=copies)
+    def __init__(self, layers: int, batch: int, width: int, limit: int):
+        everything, copies, room = slice(0, batch), ones(batch, dtype=int64), min(limit, GROWTH)
+        self.window = Window(
+            batch, width, room, everything, 0, width, prefilling=True, copies=copies
+        )
         super().__init__(layers=[BlockLayer(self.window) for _ in range(layers)])
 
     def begin_prefill(self, first: int, copies: Tensor) -> None:

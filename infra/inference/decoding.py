@@ -66,7 +66,8 @@ class Decoding:
         # Rows of one prompt lie side by side: it is read once. The sort is stable.
         self._live = sorted(rows, key=lambda row: (row.prompt_length, row.request.prompt_ids))
         self._seeds = torch.tensor([row.request.seed for row in self._live], dtype=torch.int64)
-        self._cache = BlockCache(model.layers, len(rows), self._live[-1].prompt_length)
+        longest = max(row.limit for row in rows)
+        self._cache = BlockCache(model.layers, len(rows), self._live[-1].prompt_length, longest)
         self._pieces = torch.empty((len(rows), PROOF_ROWS, model.hidden_size), dtype=torch.bfloat16)
 
     def run(self) -> None:
@@ -148,14 +149,17 @@ class Decoding:
     def _hand_out(self, position: int) -> None:
         """Give full pieces, and the last piece of rows that have finished, to the sink."""
         full = position % PROOF_ROWS == PROOF_ROWS - 1
-        for slot, row in enumerate(self._live):
-            if not (full or row.finish_reason):
-                continue
+        leaving = [(slot, row) for slot, row in enumerate(self._live) if full or row.finish_reason]
+        pieces = []
+        for slot, row in leaving:
             count = len(row.output_ids) - row.handed_out
-            if count and self._on_hidden is not None:
+            if count:
                 piece = self._pieces[slot, :count].clone()
-                self._on_hidden(row.request.trace_id, row.handed_out, piece)
+                pieces.append((row.request.trace_id, row.handed_out, piece))
             row.handed_out += count
+        if pieces and self._on_hidden is not None:
+            self._on_hidden(pieces)
+        for _, row in leaving:
             if row.finish_reason:
                 self._finished(row)
 

@@ -26,8 +26,11 @@ FinishReason: TypeAlias = Literal["stop", "length", "error"]
 Message: TypeAlias = dict[str, str]
 Item: TypeAlias = tuple[Sequence[int], Sequence[int]]
 
-HiddenSink: TypeAlias = Callable[[str, int, Tensor], None]
-"""Called with trace id, first output position, and hidden rows (at most PROOF_ROWS, bfloat16).
+Piece: TypeAlias = tuple[str, int, Tensor]
+"""Trace id, first output position, and hidden rows (at most PROOF_ROWS, bfloat16)."""
+
+HiddenSink: TypeAlias = Callable[[Sequence[Piece]], None]
+"""Called with the pieces of different traces that are complete at the same time.
 
 Pieces of a trace come in order; each but the last has PROOF_ROWS rows. An exception that a sink
 raises ends the batch.

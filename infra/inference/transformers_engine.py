@@ -5,6 +5,7 @@ becomes a completion with a status; an exception from `generate` is a fault of t
 requests with one trace id) or of its sink.
 """
 
+import functools
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -84,6 +85,8 @@ class TransformersEngine:
         if len({request.trace_id for request in batch}) != len(batch):
             raise ValueError("two requests of a batch have the same trace_id")
         stops = StopWatcher(self._tokenizer, params.stop)
+        # Requests share prompts.
+        opened = functools.cache(self._tokenizer.opened_prefix)
         done: dict[str, Completion] = {}
 
         def ended(row: Row) -> bool:
@@ -91,7 +94,8 @@ class TransformersEngine:
 
         def finished(row: Row) -> None:
             seconds = time.perf_counter() - started
-            done[row.request.trace_id] = self._completion(row, stops, seconds)
+            prefix = opened(row.request.prompt_ids)
+            done[row.request.trace_id] = self._completion(row, prefix, stops, seconds)
 
         rows: list[Row] = []
         for request in batch:
@@ -145,10 +149,9 @@ class TransformersEngine:
             raise EngineClosed(self.model_id)
         return self._model
 
-    def _completion(self, row: Row, stops: StopWatcher, seconds: float) -> Completion:
+    def _completion(self, row: Row, opened: str, stops: StopWatcher, seconds: float) -> Completion:
         ids = row.output_ids
         shown = ids[:-1] if ids and ids[-1] in self.eos_ids else ids
-        opened = self._tokenizer.opened_prefix(row.request.prompt_ids)
         return Completion(
             trace_id=row.request.trace_id,
             output_ids=ids,

@@ -5,18 +5,23 @@ writes one file, which its agent uploads; proofs are made from the hidden states
 rows at a time, and nothing of the states is kept; what the node answers for is signed with its key.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from torch import Tensor
-
 from data_contracts.ids import canonical_json
 from data_contracts.text import table_from_rows
-from infra.inference.protocol import PROOF_ROWS, Completion, Engine, Request, SamplingParams
+from infra.inference.protocol import (
+    PROOF_ROWS,
+    Completion,
+    Engine,
+    Piece,
+    Request,
+    SamplingParams,
+)
 from infra.storage.parquet import parquet_bytes
 from tasks.generate import upload
-from toploc.build import prove
+from toploc.build import prove_all
 from toploc.signing import SigningKey
 from toploc.transcript import Transcript
 
@@ -30,10 +35,12 @@ class ProofSink:
     def __init__(self) -> None:
         self._proofs: dict[str, list[bytes]] = {}
 
-    def __call__(self, trace_id: str, start: int, hidden: Tensor) -> None:
-        """Prove one piece of at most 32 rows."""
-        proof = prove(hidden, topk=TOPK, decode_batching_size=PROOF_ROWS)
-        self._proofs.setdefault(trace_id, []).append(proof)
+    def __call__(self, pieces: Sequence[Piece]) -> None:
+        """Prove pieces of at most 32 rows each."""
+        states = [hidden for _, _, hidden in pieces]
+        proofs = prove_all(states, topk=TOPK, decode_batching_size=PROOF_ROWS)
+        for (trace_id, _, _), proof in zip(pieces, proofs, strict=True):
+            self._proofs.setdefault(trace_id, []).append(proof)
 
     def of(self, trace_id: str) -> bytes:
         """The stored form: the proofs of a trace one after the other."""

@@ -17,6 +17,7 @@ from toploc import (
     verify_proofs_base64,
     verify_proofs_bytes,
 )
+from toploc.build import prove_all
 from toploc.errors import MalformedProof, ProofCountMismatch, ToplocError, UnprovableActivations
 
 
@@ -170,3 +171,10 @@ def test_a_gpu_gives_the_same_proofs_and_figures(hidden):
     assert build_proofs([row.cuda() for row in hidden], 32, 128) == proofs
     other = hidden * 1.01
     assert verify_proofs(other.cuda(), proofs, 32, 128) == verify_proofs(other, proofs, 32, 128)
+
+
+def test_texts_proved_together_have_the_proofs_of_each_alone(hidden):
+    texts = [hidden[:rows] for rows in (1, 80, 32, 5, 33, 80, 1)]
+    assert prove_all(texts) == [prove(text) for text in texts]
+    with pytest.raises(UnprovableActivations, match="at least one row"):
+        prove_all([hidden, hidden[:0]])

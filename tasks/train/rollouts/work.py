@@ -62,9 +62,10 @@ def sample_groups(
     ]
     sink = ProofSink()
     completions = engine.generate(requests, job.sampling.params(), sink)
+    sampling = canonical_json(job.sampling.as_dict())
     return [
         signed(
-            _row(job, group, at, completion, version, engine)
+            _row(job, group, at, completion, version, engine, sampling)
             | {"proofs": sink.of(completion.trace_id)},
             key,
         )
@@ -73,7 +74,13 @@ def sample_groups(
 
 
 def _row(
-    job: RolloutJob, group: Group, at: int, completion: Completion, version: int, engine: Engine
+    job: RolloutJob,
+    group: Group,
+    at: int,
+    completion: Completion,
+    version: int,
+    engine: Engine,
+    sampling: str,
 ) -> dict[str, Any]:
     return {
         "input_tokens": group.prompt_ids,
@@ -96,7 +103,7 @@ def _row(
         "sample_index": at,
         "model": job.model,
         "model_revision": engine.revision,
-        "sampling": canonical_json(job.sampling.as_dict()),
+        "sampling": sampling,
         "status": completion.status,
         "finish_reason": completion.finish_reason,
         "error": completion.error,

@@ -1,12 +1,12 @@
 """A loaded tiny engine, and requests for it."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
 from torch import Tensor
 
-from infra.inference.protocol import Request
+from infra.inference.protocol import Piece, Request
 from infra.inference.transformers_engine import TransformersEngine
 
 
@@ -32,8 +32,9 @@ class Pieces:
     def __init__(self) -> None:
         self.by_trace: dict[str, list[tuple[int, Tensor]]] = {}
 
-    def __call__(self, trace_id: str, start: int, rows: Tensor) -> None:
-        self.by_trace.setdefault(trace_id, []).append((start, rows))
+    def __call__(self, pieces: Sequence[Piece]) -> None:
+        for trace_id, start, rows in pieces:
+            self.by_trace.setdefault(trace_id, []).append((start, rows))
 
 
 @pytest.fixture

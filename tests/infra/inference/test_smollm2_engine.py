@@ -1,11 +1,13 @@
 """A real model: answers make sense, and prefill repeats decoding within proof noise."""
 
+from collections.abc import Sequence
+
 import pytest
 import torch
 from torch import Tensor
 
 from infra.inference import load_engine
-from infra.inference.protocol import Request, SamplingParams
+from infra.inference.protocol import Piece, Request, SamplingParams
 from infra.models.smollm2 import MODEL_ID
 from toploc import build_proofs_bytes, verify_proofs_bytes
 
@@ -21,9 +23,10 @@ def test_decoding_and_prefill_agree() -> None:
         requests.append(Request(f"t{at}", tuple(ids), seed=at))
     rows: dict[str, list[Tensor]] = {}
 
-    def keep(trace_id: str, start: int, piece: Tensor) -> None:
-        assert start == 32 * len(rows.setdefault(trace_id, []))
-        rows[trace_id].append(piece)
+    def keep(pieces: Sequence[Piece]) -> None:
+        for trace_id, start, piece in pieces:
+            assert start == 32 * len(rows.setdefault(trace_id, []))
+            rows[trace_id].append(piece)
 
     params = SamplingParams(temperature=0.6, top_p=0.95, max_tokens=70)
     done = engine.generate(requests, params, keep)
