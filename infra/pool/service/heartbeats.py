@@ -68,7 +68,7 @@ class Heartbeats:
                 earlier = known[2]
                 break
             version = group.version
-            count = await self._pool.store.uploads_in(node_id, group.group_id, version)
+            count = await self._pool.store.uploads_before(node_id, group.group_id, version)
             self._earlier[node_id] = (group.group_id, version, count)
             node = self._node(node_id)
             group = self._pool.state.groups.get(node.group_id)

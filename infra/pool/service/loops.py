@@ -11,7 +11,7 @@ import hashlib
 import logging
 import random
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 
 from fastapi.concurrency import run_in_threadpool
@@ -52,6 +52,8 @@ class Loops:
         self._recording = asyncio.Lock()
         self._written: set[str] | None = None
         """Origins that are in the ledger and perhaps still in the database; None: not known."""
+        self._recorded = 0
+        """Number of the newest record that left the database; 0: it is not known what is there."""
         self.last_run: dict[str, float] = {}
         """Loop -> when it turned last, by the monotonic clock."""
 
@@ -93,21 +95,28 @@ class Loops:
     async def write_records(self) -> None:
         """Put what waits into the ledger."""
         async with self._recording:
+            newest = self._pool.last_record
+            if newest == self._recorded:
+                return
             await self._pool.journal.settled()
             waiting = await self._pool.store.records()
-            if self._written is None:
-                since = waiting[0][0] / 1e9 if waiting else time.time()
-                self._written = await run_in_threadpool(self._ledger.origins, since)
-            for number, text in waiting:
-                origin = origin_of(number, text)
-                if origin not in self._written:
-                    record = _RECORD.validate_json(text)
-                    await run_in_threadpool(self._ledger.append, record, origin=origin)
-                    self._written.add(origin)
-                self._pool.journal.batch.written_records.append(number)
+            self._written = await run_in_threadpool(self._append, waiting, self._written)
+            self._pool.journal.batch.written_records += [number for number, _ in waiting]
             self._pool.journal.wake()
             await self._pool.journal.settled()
             self._written.clear()
+            self._recorded = newest
+
+    def _append(self, waiting: Sequence[tuple[int, str]], written: set[str] | None) -> set[str]:
+        if written is None:
+            since = waiting[0][0] / 1e9 if waiting else time.time()
+            written = self._written = self._ledger.origins(since)
+        for number, text in waiting:
+            origin = origin_of(number, text)
+            if origin not in written:
+                self._ledger.append(_RECORD.validate_json(text), origin=origin)
+                written.add(origin)
+        return written
 
     async def _audit(self) -> None:
         """Look at the objects of one result that waits for its verdict: they must not change."""

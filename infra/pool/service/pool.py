@@ -106,7 +106,8 @@ class Pool:
         self._watched: dict[str, set[asyncio.Event]] = defaultdict(set)
         self._ending = False
         self._last_result = 0
-        self._last_record = 0
+        self.last_record = 0
+        """Number of the newest record."""
         # A step of the wall clock must not hold up what the core waits for.
         self._clock = time.time() - time.monotonic()
 
@@ -125,7 +126,7 @@ class Pool:
         self.state = codec.load(core, self.state.settings, self._now())
         self._last_result = await self.store.last_result()
         waiting = [number for number, _ in await self.store.records()]
-        self._last_record = max(waiting, default=0)
+        self.last_record = max(waiting, default=0)
 
     def _dump(self, kind: str, key: str) -> str | None:
         if kind in _CORE_KINDS:
@@ -212,9 +213,9 @@ class Pool:
     def record(self, record: Record) -> None:
         """Have the ledger record something, once, whatever happens to this process."""
         # Also its name in the ledger, where records of others are; later ones have higher numbers.
-        self._last_record = max(self._last_record + 1, time.time_ns())
+        self.last_record = max(self.last_record + 1, time.time_ns())
         text = record.model_dump_json()
-        self.journal.batch.records.append({"number": self._last_record, "text": text})
+        self.journal.batch.records.append({"number": self.last_record, "text": text})
         self.journal.wake()
 
     def wake(self, names: Iterable[str]) -> None:

@@ -2,19 +2,18 @@
 
 Invariants: a batch of changes is there as a whole or not at all; every transaction first makes sure
 that no other service has opened the database since (a fence), and raises StoreTaken otherwise; what
-was committed survives kill -9 of the service and loss of power.
+was committed survives kill -9 of the service and loss of power; a transaction goes on to its end
+also where nobody waits for it any more.
 """
 
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from sqlalchemy import (
     BigInteger,
     Column,
-    ColumnElement,
     Float,
     Index,
     MetaData,
@@ -24,16 +23,16 @@ from sqlalchemy import (
     Text,
     bindparam,
     delete,
-    event,
     func,
     insert,
     select,
     update,
 )
 from sqlalchemy.dialects import postgresql, sqlite
-from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
+from sqlalchemy.engine import Connection
 
-from infra.pool.service.errors import BadSetting, StoreTaken
+from infra.pool.service.database import database
+from infra.pool.service.errors import StoreTaken
 
 _META = MetaData()
 ROWS = Table(
@@ -85,6 +84,43 @@ RECORDS = Table(
 
 _FENCE = ("service", "epoch")
 
+# Built once: building a statement takes longer than SQLite takes for it.
+_ROW = (ROWS.c.kind == bindparam("of_kind")) & (ROWS.c.key == bindparam("of_key"))
+_HOLD = update(ROWS).where(_ROW & (ROWS.c.text == bindparam("mine"))).values(text=bindparam("mine"))
+_REMOVE_ROW = delete(ROWS).where(_ROW)
+_ALL_ROWS = select(ROWS.c.kind, ROWS.c.key, ROWS.c.text)
+_PAYLOAD = select(PAYLOADS.c.text).where(PAYLOADS.c.shard_id == bindparam("shard_id"))
+_RESULTS = (
+    select(RESULTS.c.text)
+    .where((RESULTS.c.task_id == bindparam("task_id")) & (RESULTS.c.seq > bindparam("after")))
+    .order_by(RESULTS.c.seq)
+    .limit(bindparam("most"))
+)
+_OF_SHARD = (
+    select(RESULTS.c.text)
+    .where(RESULTS.c.shard_id == bindparam("shard_id"))
+    .order_by(RESULTS.c.seq)
+)
+_LAST_RESULT = select(func.max(RESULTS.c.seq))
+_UPLOAD = select(UPLOADS).where(UPLOADS.c.file_name == bindparam("file_name"))
+_OF_GROUP = (UPLOADS.c.node_id == bindparam("node_id")) & (
+    UPLOADS.c.group_id == bindparam("group_id")
+)
+_NAMED = select(UPLOADS).where(_OF_GROUP & (UPLOADS.c.original == bindparam("original")))
+_COUNT = select(func.count()).select_from(UPLOADS)
+_IN_GROUP = _COUNT.where(_OF_GROUP)
+_BEFORE = _IN_GROUP.where(UPLOADS.c.version < bindparam("version"))
+_SINCE = _COUNT.where(
+    (UPLOADS.c.node_id == bindparam("node_id")) & (UPLOADS.c.at > bindparam("at"))
+)
+_RECORDS = select(RECORDS.c.number, RECORDS.c.text).order_by(RECORDS.c.number)
+_REMOVE_RECORD = delete(RECORDS).where(RECORDS.c.number == bindparam("written"))
+_REMOVE_TASK = [
+    delete(table).where(table.c.task_id == bindparam("task"))
+    for table in (PAYLOADS, RESULTS, UPLOADS)
+]
+_NEW_RESULTS, _NEW_UPLOADS, _NEW_RECORDS = insert(RESULTS), insert(UPLOADS), insert(RECORDS)
+
 
 @dataclass(frozen=True, slots=True)
 class Upload:
@@ -131,9 +167,9 @@ class PoolStore:
     """The database of one pool."""
 
     def __init__(self, url: str) -> None:
-        self._engine = _engine(url)
+        self._database = database(url)
         self._epoch = ""
-        dialect: Any = postgresql if self._engine.dialect.name == "postgresql" else sqlite
+        dialect: Any = postgresql if self._database.dialect == "postgresql" else sqlite
         put = dialect.insert(ROWS)
         self._put_row = put.on_conflict_do_update(
             index_elements=[ROWS.c.kind, ROWS.c.key], set_={"text": put.excluded.text}
@@ -143,150 +179,110 @@ class PoolStore:
     async def open(self, epoch: str) -> list[tuple[str, str, str]]:
         """Make the tables, take the database over, and return all rows."""
         self._epoch = epoch
-        async with self._engine.begin() as db:
-            await db.run_sync(_META.create_all)
-            kind, key = _FENCE
-            await db.execute(self._put_row, {"kind": kind, "key": key, "text": json.dumps(epoch)})
-            found = await db.execute(select(ROWS.c.kind, ROWS.c.key, ROWS.c.text))
+        kind, key = _FENCE
+
+        def work(db: Connection) -> list[tuple[str, str, str]]:
+            _META.create_all(db)
+            db.execute(self._put_row, {"kind": kind, "key": key, "text": json.dumps(epoch)})
+            found = db.execute(_ALL_ROWS)
             return [(row.kind, row.key, row.text) for row in found if (row.kind, row.key) != _FENCE]
+
+        return await self._database.run(work)
 
     async def commit(self, batch: Batch) -> None:
         """Store a batch. StoreTaken where another service has the database."""
-        async with self._engine.begin() as db:
-            await self._fenced(db)
-            # First: a new task may use the names of the old one's shards.
-            for task_id in batch.dropped_tasks:
-                for table in (PAYLOADS, RESULTS, UPLOADS):
-                    await db.execute(delete(table).where(table.c.task_id == task_id))
-            put = [
-                {"kind": kind, "key": key, "text": text}
-                for (kind, key), text in batch.rows.items()
-                if text is not None
-            ]
-            gone = [
-                {"kind_": kind, "key_": key}
-                for (kind, key), text in batch.rows.items()
-                if text is None
-            ]
-            if put:
-                await db.execute(self._put_row, put)
-            if gone:
-                where = (ROWS.c.kind == bindparam("kind_")) & (ROWS.c.key == bindparam("key_"))
-                await db.execute(delete(ROWS).where(where), gone)
-            if batch.payloads:
-                await db.execute(self._put_payload, batch.payloads)
-            if batch.results:
-                await db.execute(insert(RESULTS), batch.results)
-            if batch.uploads:
-                await db.execute(insert(UPLOADS), batch.uploads)
-            if batch.records:
-                await db.execute(insert(RECORDS), batch.records)
-            if batch.written_records:
-                numbers = batch.written_records
-                await db.execute(delete(RECORDS).where(RECORDS.c.number.in_(numbers)))
+        await self._database.run(lambda db: self._commit(db, batch))
 
-    async def _fenced(self, db: AsyncConnection) -> None:
+    def _commit(self, db: Connection, batch: Batch) -> None:
         # An update, not a look: it holds the row until the transaction ends.
         kind, key = _FENCE
-        mine = json.dumps(self._epoch)
-        where = (ROWS.c.kind == kind) & (ROWS.c.key == key) & (ROWS.c.text == mine)
-        found = await db.execute(update(ROWS).where(where).values(text=mine))
-        if found.rowcount != 1:
+        mine = {"of_kind": kind, "of_key": key, "mine": json.dumps(self._epoch)}
+        if db.execute(_HOLD, mine).rowcount != 1:
             raise StoreTaken
+        # First: a new task may use the names of the old one's shards.
+        for task_id in batch.dropped_tasks:
+            for remove in _REMOVE_TASK:
+                db.execute(remove, {"task": task_id})
+        put = [
+            {"kind": kind, "key": key, "text": text}
+            for (kind, key), text in batch.rows.items()
+            if text is not None
+        ]
+        gone = [
+            {"of_kind": kind, "of_key": key}
+            for (kind, key), text in batch.rows.items()
+            if text is None
+        ]
+        for statement, rows in (
+            (self._put_row, put),
+            (_REMOVE_ROW, gone),
+            (self._put_payload, batch.payloads),
+            (_NEW_RESULTS, batch.results),
+            (_NEW_UPLOADS, batch.uploads),
+            (_NEW_RECORDS, batch.records),
+            (_REMOVE_RECORD, [{"written": number} for number in batch.written_records]),
+        ):
+            if rows:
+                db.execute(statement, rows)
 
     async def payload(self, shard_id: str) -> dict[str, Any]:
         """What a shard is about."""
-        query = select(PAYLOADS.c.text).where(PAYLOADS.c.shard_id == shard_id)
-        async with self._engine.connect() as db:
-            text = (await db.execute(query)).scalar()
-        found: dict[str, Any] = json.loads(text) if text else {}
+        texts = await self._texts(_PAYLOAD, shard_id=shard_id)
+        found: dict[str, Any] = json.loads(texts[0]) if texts else {}
         return found
 
     async def results(self, task_id: str, after: int, limit: int) -> list[str]:
         """JSON of the results of a task above a number, in order."""
-        query = (
-            select(RESULTS.c.text)
-            .where((RESULTS.c.task_id == task_id) & (RESULTS.c.seq > after))
-            .order_by(RESULTS.c.seq)
-            .limit(limit)
-        )
-        async with self._engine.connect() as db:
-            return list((await db.execute(query)).scalars())
+        return await self._texts(_RESULTS, task_id=task_id, after=after, most=limit)
 
     async def results_of_shard(self, shard_id: str) -> list[str]:
         """JSON of what became of a shard, in order."""
-        query = select(RESULTS.c.text).where(RESULTS.c.shard_id == shard_id)
-        async with self._engine.connect() as db:
-            return list((await db.execute(query.order_by(RESULTS.c.seq))).scalars())
+        return await self._texts(_OF_SHARD, shard_id=shard_id)
+
+    async def _texts(self, query: Select[Any], **values: Any) -> list[str]:
+        return await self._database.run(lambda db: list(db.execute(query, values).scalars()))
 
     async def last_result(self) -> int:
         """The highest number of a result."""
-        return await self._number(select(func.max(RESULTS.c.seq)))
+        return await self._number(_LAST_RESULT)
 
     async def upload(self, file_name: str) -> Upload | None:
         """What was granted under a name."""
-        return await self._upload(UPLOADS.c.file_name == file_name)
+        return await self._database.run(lambda db: _one(db, _UPLOAD, file_name=file_name))
 
-    async def upload_named(self, node_id: str, group_id: str, original: str) -> Upload | None:
-        """What a node was granted under its own name, in one group."""
-        return await self._upload(_of(node_id, group_id) & (UPLOADS.c.original == original))
+    async def uploads(
+        self, node_id: str, group_id: str, original: str, at: float
+    ) -> tuple[Upload | None, int, int]:
+        """What a node was granted under its own name in one group, how many since a time, and how
+        many in the group.
+        """
 
-    async def _upload(self, where: ColumnElement[bool]) -> Upload | None:
-        async with self._engine.connect() as db:
-            row = (await db.execute(select(UPLOADS).where(where))).one_or_none()
-        return None if row is None else Upload(*row)
+        def work(db: Connection) -> tuple[Upload | None, int, int]:
+            of = {"node_id": node_id, "group_id": group_id}
+            known = _one(db, _NAMED, **of, original=original)
+            since = db.execute(_SINCE, {"node_id": node_id, "at": at}).scalar_one()
+            return known, since, db.execute(_IN_GROUP, of).scalar_one()
 
-    async def uploads_in(self, node_id: str, group_id: str, before: int | None = None) -> int:
-        """How many a node was granted in a group, or in its versions before one."""
-        where = _of(node_id, group_id)
-        if before is not None:
-            where &= UPLOADS.c.version < before
-        return await self._number(select(func.count()).select_from(UPLOADS).where(where))
+        return await self._database.run(work)
 
-    async def uploads_since(self, node_id: str, at: float) -> int:
-        """How many a node was granted since a time."""
-        where = (UPLOADS.c.node_id == node_id) & (UPLOADS.c.at > at)
-        return await self._number(select(func.count()).select_from(UPLOADS).where(where))
+    async def uploads_before(self, node_id: str, group_id: str, version: int) -> int:
+        """How many a node was granted in a group before one of its versions."""
+        return await self._number(_BEFORE, node_id=node_id, group_id=group_id, version=version)
 
-    async def _number(self, query: Select[Any]) -> int:
-        async with self._engine.connect() as db:
-            return int((await db.execute(query)).scalar() or 0)
+    async def _number(self, query: Select[Any], **values: Any) -> int:
+        return await self._database.run(lambda db: int(db.execute(query, values).scalar() or 0))
 
     async def records(self) -> Sequence[tuple[int, str]]:
         """Records that wait for the ledger, in order."""
-        query = select(RECORDS.c.number, RECORDS.c.text).order_by(RECORDS.c.number)
-        async with self._engine.connect() as db:
-            return [(int(row.number), row.text) for row in await db.execute(query)]
+        return await self._database.run(
+            lambda db: [(int(row.number), row.text) for row in db.execute(_RECORDS)]
+        )
 
     async def close(self) -> None:
         """Close the connections."""
-        await self._engine.dispose()
+        await self._database.close()
 
 
-def _of(node_id: str, group_id: str) -> ColumnElement[bool]:
-    return (UPLOADS.c.node_id == node_id) & (UPLOADS.c.group_id == group_id)
-
-
-def _engine(url: str) -> AsyncEngine:
-    protocol, bar, rest = url.partition("://")
-    if not bar:
-        protocol, rest = "sqlite", f"/{Path(url).expanduser().absolute()}"
-    if protocol == "sqlite":
-        path = Path(rest.removeprefix("/"))
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        engine = create_async_engine(f"sqlite+aiosqlite:///{path}", connect_args={"timeout": 30})
-        event.listen(engine.sync_engine, "connect", _durable)
-        return engine
-    if protocol == "postgresql":
-        return create_async_engine(f"postgresql+asyncpg://{rest}", pool_pre_ping=True)
-    raise BadSetting(
-        f"database URL with protocol {protocol[:20]!r}: allowed are a path, sqlite:///<path> and "
-        "postgresql://user@host/name"
-    )
-
-
-def _durable(connection: Any, _: Any) -> None:
-    cursor = connection.cursor()
-    cursor.execute("PRAGMA journal_mode = WAL")
-    cursor.execute("PRAGMA synchronous = FULL")
-    cursor.close()
+def _one(db: Connection, query: Select[Any], **values: Any) -> Upload | None:
+    row = db.execute(query, values).one_or_none()
+    return None if row is None else Upload(*row)

@@ -105,7 +105,9 @@ class Uploads:
             await pool.journal.settled()
             for name in left:
                 del self._names[name]
-        known = await pool.store.upload_named(node.node_id, group.group_id, ask.file_name)
+        known, since, index = await pool.store.uploads(
+            node.node_id, group.group_id, ask.file_name, now - 3600.0
+        )
         if known is not None:
             if (known.sha256, known.size) != (ask.sha256, ask.file_size):
                 raise Conflict(
@@ -113,9 +115,8 @@ class Uploads:
                     "OTHER_BYTES",
                 )
             return known
-        if await pool.store.uploads_since(node.node_id, now - 3600.0) >= most:
+        if since >= most:
             raise TooMany(f"more than {most} uploads within an hour", retry_after=60.0)
-        index = await pool.store.uploads_in(node.node_id, group.group_id)
         template = (task.storage_config and task.storage_config.file_name_template) or ""
         values = {
             "ORIGINAL_NAME": ask.file_name,

@@ -79,10 +79,10 @@ def test_what_was_committed_comes_back(database):
         assert await again.payload("s") == {"n": 1}
         assert await again.results("t", 1, 10) == ["{}"] and await again.last_result() == 2
         assert (await again.upload("uploads/x")).size == 7
-        assert (await again.upload_named("n", "g", "x")).file_name == "uploads/x"
-        assert await again.uploads_in("n", "g") == 1 and await again.uploads_in("n", "g", 0) == 0
-        assert await again.uploads_since("n", 4.0) == 1
-        assert await again.uploads_since("n", 6.0) == 0
+        known, since, count = await again.uploads("n", "g", "x", 4.0)
+        assert (known.file_name, since, count) == ("uploads/x", 1, 1)
+        assert await again.uploads("n", "h", "x", 6.0) == (None, 0, 0)
+        assert [await again.uploads_before("n", "g", version) for version in (0, 1)] == [0, 1]
         assert list(await again.records()) == [(5, "y")]
         last = Batch(results=[result(3)])
         last.drop_task("t")
