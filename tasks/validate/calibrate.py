@@ -17,7 +17,7 @@ from torch import Tensor
 from data_contracts.ids import content_id, trace_seed
 from infra.inference import load_engine
 from infra.inference.loading import ATTENTIONS
-from infra.inference.protocol import Request, SamplingParams
+from infra.inference.protocol import Piece, Request, SamplingParams
 from infra.inference.transformers_engine import TransformersEngine
 from infra.models import registry
 from toploc.build import prove
@@ -180,7 +180,12 @@ def _decoded(
     params = SamplingParams(rule.temperature, rule.top_p, rule.top_k, rule.min_p, max_tokens)
     pieces: dict[str, list[Tensor]] = {name: [] for name, _, _ in group}
     requests = [Request(name, prompt, trace_seed(name)) for name, prompt, _ in group]
-    done = engine.generate(requests, params, lambda name, _, rows: pieces[name].append(rows))
+
+    def keep(given: Sequence[Piece]) -> None:
+        for name, _, rows in given:
+            pieces[name].append(rows)
+
+    done = engine.generate(requests, params, keep)
     return [
         Run(
             Text(r.trace_id, r.prompt_ids, tuple(c.output_ids), r.seed, rule),
