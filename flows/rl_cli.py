@@ -2,7 +2,10 @@
 
 import json
 import os
+import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -44,20 +47,21 @@ def rl(
 
 def rl_here(config: "RlConfig", run_id: str, as_json: bool) -> int:
     """Run to the end and print the figures; 0 done, 1 failed."""
-    from flows.errors import FlowError
     from flows.rl_runs import open_rl
     from flows.runs import new_run_id
-    from flows.tables import rich_table
     from infra.reaper import watch_this_process
-    from tasks.train.rounds.errors import RoundsError
-    from tasks.train.rounds.report import evaluation_table, final_rates, read_evaluations
 
     run_id = run_id or new_run_id()
     # A config that does not fit the run is refused here, before a server is started.
     run = open_rl(config, run_id)
     err.print(f"run [bold]{run_id}[/bold] in {run.store.uri()}", highlight=False)
     watch_this_process()
-    from flows.rl import rl_rounds
+    with _server():
+        from flows.errors import FlowError
+        from flows.rl import rl_rounds
+        from flows.tables import rich_table
+        from tasks.train.rounds.errors import RoundsError
+        from tasks.train.rounds.report import evaluation_table, final_rates, read_evaluations
 
     started = time.perf_counter()
     with live_progress(err, partial(_set_bar, run), 60):
@@ -81,6 +85,28 @@ def rl_here(config: "RlConfig", run_id: str, as_json: bool) -> int:
         out.print(f"report: {run.store.uri(run.layout.report)}", soft_wrap=True)
         out.print(f"took {seconds:.0f} s")
     return 0
+
+
+@contextmanager
+def _server() -> Iterator[None]:
+    """Start Prefect's own server, where no other is named, while the block imports."""
+    from prefect import get_client
+    from prefect.settings import PREFECT_API_URL
+
+    if PREFECT_API_URL.value():
+        yield
+        return
+    # Not in the thread: two that import the same modules at once may meet half of one.
+    import prefect.server.api.server  # noqa: F401
+
+    def start() -> None:
+        with suppress(Exception), get_client(sync_client=True):
+            pass  # the flow says what is wrong
+
+    starting = threading.Thread(target=start, daemon=True)
+    starting.start()
+    yield
+    starting.join()
 
 
 def _set_bar(run: "RlRun", progress: Progress) -> None:

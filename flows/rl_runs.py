@@ -2,23 +2,25 @@
 
 Invariant: `rl.toml` is written once, before anything else of the run, and only a run that trains
 the same goes on (resources may change); the version of the dataset that its tasks come from is
-written down at the first start.
+written down at the first start. What takes seconds to import is imported where it is used: before
+a config is refused nothing else is needed.
 """
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from flows.errors import FlowError
 from flows.profiles import load_profile
 from flows.rl_config import RESOURCES, RlConfig
-from flows.run import run as run_flow
 from flows.runs import bind
 from infra.storage import RunLayout, Store
 from tasks.report.funnel import funnel
 from tasks.train.rounds.layout import RlLayout
-from tasks.train.rounds.session import Rounds
-from tasks.train.rounds.tasks import TaskSplit, version_of
 from tasks.train.trainer.config import FREE
+
+if TYPE_CHECKING:
+    from tasks.train.rounds.session import Rounds
+    from tasks.train.rounds.tasks import TaskSplit
 
 
 @dataclass(frozen=True)
@@ -62,6 +64,8 @@ def _decisive(config: dict[str, Any]) -> dict[str, Any]:
 
 def dataset_of(run: RlRun) -> str:
     """The dataset of a run: the one that its config names, or one that is published for it."""
+    from tasks.train.rounds.tasks import version_of
+
     path = f"{run.layout.root}/dataset.json"
     if not run.store.exists(path):
         dataset = run.config.tasks.dataset or publish_tasks(run)
@@ -71,6 +75,8 @@ def dataset_of(run: RlRun) -> str:
 
 def publish_tasks(run: RlRun) -> str:
     """Publish tasks by the profile that the config names, once for all runs of a storage root."""
+    from flows.run import run as run_flow
+
     profile = run.config.tasks.profile
     config = load_profile(profile, [f"storage.root={run.config.storage.root}"])
     layout = RunLayout(f"{profile}-{config.content_hash()[:8]}")
@@ -82,8 +88,10 @@ def publish_tasks(run: RlRun) -> str:
     return run.store.uri(published.path)
 
 
-def rounds_of(config: RlConfig, split: TaskSplit) -> Rounds:
+def rounds_of(config: RlConfig, split: "TaskSplit") -> "Rounds":
     """What the rounds are made of."""
+    from tasks.train.rounds.session import Rounds
+
     return Rounds(
         seed=config.seed,
         model=config.model,

@@ -17,6 +17,8 @@ from tasks.generate.config import SamplingConfig
 KIND = "rollouts"
 NO_TARGET = -1
 """Target length of a prompt that asks for none."""
+HELD_OUT_SUFFIX = "/held-out"
+"""Ends the run id of jobs for evaluation; no run's own id has a slash."""
 
 
 class _Frozen(BaseModel):
@@ -69,6 +71,11 @@ class RolloutJob(_Frozen):
     def samples(self) -> int:
         """Samples of all groups."""
         return sum(len(group.seeds) for group in self.groups)
+
+
+def is_held_out(job: RolloutJob) -> bool:
+    """Whether a job is for evaluation."""
+    return job.run_id.endswith(HELD_OUT_SUFFIX)
 
 
 class Broadcast(_Frozen):

@@ -21,9 +21,8 @@ from typing import Self
 from infra.pool import Job, JobResult, NodePool
 from infra.pool.errors import PoolClosed, PoolError
 from tasks.train.rollouts.errors import CheckCrashed, RolloutsRefused
-from tasks.train.rollouts.job import RolloutJob
+from tasks.train.rollouts.job import RolloutJob, is_held_out
 from tasks.train.rounds.errors import JobGivenUp, NotWanted
-from tasks.train.rounds.plan import is_held_out
 
 ToJob = Callable[[RolloutJob, int], Job]
 """(what is asked, attempt from 0) -> the job for the pool."""

@@ -20,13 +20,13 @@ from typing import Any
 
 from infra.broadcast import Origin
 from infra.storage import Store
-from tasks.train.rollouts.job import RolloutJob
+from tasks.train.rollouts.job import RolloutJob, is_held_out
 from tasks.train.rounds.batch import StepBatch
 from tasks.train.rounds.config import RoundsConfig
 from tasks.train.rounds.dealer import Dealer
 from tasks.train.rounds.evaluation import Answer, Evaluation, evaluate
 from tasks.train.rounds.layout import RlLayout
-from tasks.train.rounds.plan import Planner, is_held_out
+from tasks.train.rounds.plan import Planner
 from tasks.train.rounds.selection import Rollouts, figures, record, samples_of
 from tasks.train.rounds.trainer_process import TrainerProcess
 from tasks.train.trainer import selection_path, weights_path, write_selection

@@ -17,8 +17,7 @@ Invariant: rollout step N (from 1) makes policy version N; version 0 is the star
 from dataclasses import dataclass
 
 from infra.storage import RunLayout
-from tasks.train.rollouts.job import RolloutJob
-from tasks.train.rounds.plan import is_held_out
+from tasks.train.rollouts.job import RolloutJob, is_held_out
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from infra.inference.prompts import ChatTokenizer
 from tasks.generate.config import SamplingConfig
 from tasks.train.objective import LengthConfig
 from tasks.train.objective.lengths import instruction
-from tasks.train.rollouts.job import NO_TARGET, Group, RolloutJob
+from tasks.train.rollouts.job import HELD_OUT_SUFFIX, NO_TARGET, Group, RolloutJob
 from tasks.train.rounds.config import RoundsConfig
 from tasks.train.rounds.errors import NoRoom
 from tasks.train.rounds.evaluation import EvaluationConfig
@@ -25,9 +25,6 @@ TASKS, SEEDS, TARGETS, HELD_OUT = 1, 2, 3, 4
 """Purposes that numbers are drawn for."""
 
 MAX_SEED = 2**63 - 1
-
-HELD_OUT_SUFFIX = "/held-out"
-"""No run id has a slash."""
 
 
 def stream(run_seed: int, purpose: int, step: int, job: int) -> np.random.Generator:
@@ -160,11 +157,6 @@ class Planner:
             target_length=target,
             seeds=seeds,
         )
-
-
-def is_held_out(job: RolloutJob) -> bool:
-    """Whether a job is for evaluation."""
-    return job.run_id.endswith(HELD_OUT_SUFFIX)
 
 
 def draw_seeds(drawn: np.random.Generator, groups: int, size: int) -> list[list[int]]:

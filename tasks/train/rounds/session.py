@@ -23,7 +23,7 @@ from tasks.generate.config import SamplingConfig
 from tasks.train.objective import LengthConfig, ObjectiveConfig
 from tasks.train.rollouts.config import TrustConfig
 from tasks.train.rollouts.intake import Intake, Trusted
-from tasks.train.rollouts.job import Broadcast, RolloutJob, rollout_job
+from tasks.train.rollouts.job import Broadcast, RolloutJob, is_held_out, rollout_job
 from tasks.train.rollouts.standing import Standing
 from tasks.train.rollouts.uploads import UploadReader
 from tasks.train.rounds.config import OriginConfig, RoundsConfig
@@ -32,7 +32,7 @@ from tasks.train.rounds.driver import MARGIN, Driver, Events, Parts
 from tasks.train.rounds.errors import NoFileSystem
 from tasks.train.rounds.evaluation import EvaluationConfig
 from tasks.train.rounds.layout import RlLayout
-from tasks.train.rounds.plan import Planner, is_held_out
+from tasks.train.rounds.plan import Planner
 from tasks.train.rounds.selection import Rollouts, rows_of
 from tasks.train.rounds.tasks import TaskSplit
 from tasks.train.rounds.trainer_process import TrainerProcess, TrainerResources

@@ -49,6 +49,8 @@ class TrainerProcess:
         self._mark = uuid.uuid4().hex
         self._tries = 0
         self._log = run_dir / "trainer.log"
+        self._awaited = (-1, "")
+        """The version that is asked for, often, and where its weights will be."""
 
     def __enter__(self) -> Self:
         self._start()
@@ -78,7 +80,9 @@ class TrainerProcess:
 
     def done(self, version: int) -> bool:
         """Whether the weights of a policy version are there; a trainer that died is revived."""
-        if weights_path(self._run_dir, version).is_dir():
+        if self._awaited[0] != version:
+            self._awaited = version, str(weights_path(self._run_dir, version))
+        if os.path.isdir(self._awaited[1]):
             self._tries = 0
             return True
         if self.pid is None:
