@@ -3,6 +3,8 @@
 Invariants: every number is an integer in [0, P); rows are independent, one polynomial per row.
 """
 
+from typing import TypeVar
+
 import numpy as np
 import numpy.typing as npt
 
@@ -14,13 +16,14 @@ P = 65497
 SMALLEST_MODULUS = 2**15
 """The search for a modulus ends above this value, as the PyPI package's does."""
 
+Number = TypeVar("Number", bound=np.generic)
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
 
-def plain(numbers: Ints) -> Ints:
-    """As compiled code takes them."""
-    return np.require(numbers, dtype=np.int64, requirements=["C", "A"])
+def plain(numbers: npt.NDArray[Number]) -> npt.NDArray[Number]:
+    """As compiled code takes them: one row after the other, aligned."""
+    return np.require(numbers, requirements=["C", "A"])
 
 
 def injective_moduli(indices: Ints) -> Ints:

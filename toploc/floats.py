@@ -10,11 +10,12 @@ import math
 import torch
 from torch import Tensor
 
-_MANTISSA = (1 << 52) - 1
+MANTISSA = (1 << 52) - 1
 _LOG_TERMS = 10
+LOG_SERIES = tuple(1.0 / (2 * term + 1) for term in range(_LOG_TERMS, -1, -1))
 _EXP2 = tuple(math.log(2.0) ** i / math.factorial(i) for i in range(7))
 _LOG2_E = 1.0 / math.log(2.0)
-_LN2 = 0.6931471805599453
+LN2 = 0.6931471805599453
 _SMALLEST_EXPONENT = -120.0
 _ROUNDER = 1.5 * 2.0**23
 
@@ -23,18 +24,18 @@ def log64(x: Tensor) -> Tensor:
     """Natural logarithm of positive normal float64 values, to a few units in the last place."""
     bits = x.view(torch.int64)
     exponent = (bits >> 52) - 1023
-    mantissa = ((bits & _MANTISSA) | (1023 << 52)).view(torch.float64)
+    mantissa = ((bits & MANTISSA) | (1023 << 52)).view(torch.float64)
     # Into [1/sqrt 2, sqrt 2), so that x near 1 keeps its relative precision.
     upper = mantissa > math.sqrt(2.0)
     mantissa = torch.where(upper, mantissa * 0.5, mantissa)
     exponent = exponent + upper.to(torch.int64)
     s = (mantissa - 1.0) / (mantissa + 1.0)
     z = s * s
-    series = torch.full_like(z, 1.0 / (2 * _LOG_TERMS + 1))
-    for term in range(_LOG_TERMS - 1, -1, -1):
+    series = torch.full_like(z, LOG_SERIES[0])
+    for term in LOG_SERIES[1:]:
         series = series * z
-        series = series + 1.0 / (2 * term + 1)
-    return exponent.to(torch.float64) * _LN2 + (s * 2.0) * series
+        series = series + term
+    return exponent.to(torch.float64) * LN2 + (s * 2.0) * series
 
 
 def exp32(x: Tensor) -> Tensor:

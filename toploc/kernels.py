@@ -7,6 +7,7 @@ C-contiguous and aligned; nothing is checked here, that is for the callers. Resu
 exact, the same on any processor.
 """
 
+import math
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -15,12 +16,15 @@ import numpy.typing as npt
 from numba import njit
 
 from toploc.field import Floats, Ints, P
+from toploc.floats import LN2, LOG_SERIES, MANTISSA
 from toploc.philox import MULTIPLIERS, NOISE_DOMAIN, ROUNDS, WEYL
 
 _LAST = 0x7FFFFFFF << 32
 _GIVEN = "Array(int64, 2, 'C', readonly=True)"
 _NUMBERS = "Array(int64, 1, 'C', readonly=True)"
 _MADE = "int64[:, ::1]"
+_NO_TOKEN = np.iinfo(np.int64).max
+_SQRT2 = math.sqrt(2.0)
 _DOMAIN = np.uint64(NOISE_DOMAIN)
 _FIRST, _SECOND = np.uint64(MULTIPLIERS[0]), np.uint64(MULTIPLIERS[1])
 _WEYL_0, _WEYL_1 = np.uint64(WEYL[0]), np.uint64(WEYL[1])
@@ -138,6 +142,69 @@ def noise_lanes(blocks: Ints, seeds: Ints, positions: Ints) -> npt.NDArray[np.in
             lanes[r, i, 0], lanes[r, i, 1] = np.int64(c0), np.int64(c1)
             lanes[r, i, 2], lanes[r, i, 3] = np.int64(c2), np.int64(c3)
     return lanes
+
+
+@_inlined
+def _log(x: float, scratch: Floats, bits: Ints) -> float:
+    """`toploc.floats.log64` of one number; `bits` are those of `scratch` [1]."""
+    scratch[0] = x
+    exponent = (bits[0] >> 52) - 1023
+    bits[0] = (bits[0] & MANTISSA) | (1023 << 52)
+    mantissa = scratch[0]
+    if mantissa > _SQRT2:
+        mantissa *= 0.5
+        exponent += 1
+    s = (mantissa - 1.0) / (mantissa + 1.0)
+    z = s * s
+    series = LOG_SERIES[0]
+    for term in LOG_SERIES[1:]:
+        series = series * z
+        series = series + term
+    return np.float64(exponent) * LN2 + (s * 2.0) * series
+
+
+@_compiled(
+    "Tuple((int64[::1], float64[::1]))("
+    f"{_GIVEN}, Array(float32, 2, 'C', readonly=True), Array(float32, 2, 'C', readonly=True), "
+    f"{_GIVEN}, float64, float64)",
+    error_model="numpy",
+)
+def best(
+    words: Ints,
+    weights: npt.NDArray[np.float32],
+    logits: npt.NDArray[np.float32],
+    ids: Ints,
+    inverse_temperature: float,
+    slack: float,
+) -> tuple[Ints, Floats]:
+    """Token with the best score of each row, the lowest among equals, and its logit.
+
+    All are [n, width], but `ids` may be [1, width] for all rows. See `toploc.sampling`.
+    """
+    rows, width = words.shape
+    taken, value = np.empty(rows, dtype=np.int64), np.empty(rows, dtype=np.float64)
+    bounds = np.empty(width, dtype=np.float32)
+    scratch = np.empty(1, dtype=np.float64)
+    bits = scratch.view(np.int64)
+    for r in range(rows):
+        own = ids[r if len(ids) > 1 else 0]
+        least = np.float32(np.inf)
+        for i in range(width):
+            bounds[i] = np.float32(
+                (np.float32(words[r, i]) + np.float32(0.5)) * np.float32(2.0**-32) / weights[r, i]
+            )
+            least = min(least, bounds[i])
+        limit = np.float32(np.log1p(-min(np.float64(least), 1.0 - 2.0**-33)) * -slack)
+        highest, taken[r], value[r] = -np.inf, _NO_TOKEN, np.nan
+        for i in range(width):
+            if bounds[i] <= limit:
+                exponential = -_log(1.0 - (words[r, i] + 0.5) * 2.0**-32, scratch, bits)
+                noise = np.float64(np.float32(-_log(exponential, scratch, bits)))
+                logit = np.float64(logits[r, i])
+                score = logit * inverse_temperature + noise
+                if score > highest or (score == highest and own[i] < taken[r]):
+                    highest, taken[r], value[r] = score, own[i], logit
+    return taken, value
 
 
 @_inlined

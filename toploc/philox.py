@@ -53,12 +53,13 @@ def words_of_vocabulary(seeds: Tensor, positions: Tensor, vocabulary: int) -> Te
 
 def _noise_lanes(seeds: Tensor, positions: Tensor, blocks: Tensor) -> Tensor:
     """The four words of each counter (block, position, domain) under the key seed: [n, m, 4]."""
+    seeds, positions = seeds.to(torch.int64), positions.to(torch.int64)
     if blocks.device.type == "cpu":
         from toploc import kernels
 
         given = (blocks, seeds, positions)
         return torch.from_numpy(kernels.noise_lanes(*(plain(own.numpy()) for own in given)))
-    seeds, positions = seeds.to(torch.int64)[:, None], positions.to(torch.int64)[:, None]
+    seeds, positions = seeds[:, None], positions[:, None]
     key = (seeds & _WORD, (seeds >> 32) & _WORD)
     domain = torch.full_like(positions, NOISE_DOMAIN)
     counter = (blocks, positions & _WORD, (positions >> 32) & _WORD, domain)

@@ -24,6 +24,7 @@ import torch
 from torch import Tensor
 
 from toploc.errors import InvalidLogits
+from toploc.field import plain
 from toploc.filters import (
     EDGE_LOGIT,
     EDGE_MASS,
@@ -330,19 +331,63 @@ def _best(
     if rule.greedy:
         taken = found.logits.argmax(1)
         return taken, found.logits.gather(1, taken[:, None])[:, 0].to(torch.float64)
-    parts = []
-    for rows in row_blocks(found.logits):
-        if found.ids is None:
-            words = words_of_vocabulary(seeds[rows], positions[rows], vocabulary)
-        elif 4 * found.ids.shape[1] > vocabulary:
-            words = words_of_vocabulary(seeds[rows], positions[rows], vocabulary)
-            words = words.gather(1, found.ids[rows])
-        else:
-            words = words_at(seeds[rows], positions[rows], found.ids[rows])
-        row, place = _contenders(words, found.weights[rows])
-        parts.append((row + rows.start, place, words[row, place]))
-    row, place, word = (torch.cat(column) for column in zip(*parts, strict=True))
-    return _exact_best(found, row, place, word, rule)
+    best = _best_on_cpu if found.logits.device.type == "cpu" else _best_of
+    parts = [
+        best(found, rows, _words(found, rows, vocabulary, seeds, positions), rule)
+        for rows in row_blocks(found.logits)
+    ]
+    taken, value = (torch.cat(column) for column in zip(*parts, strict=True))
+    return taken, value
+
+
+def _words(
+    found: Candidates, rows: slice, vocabulary: int, seeds: Tensor, positions: Tensor
+) -> Tensor:
+    """The words of the candidates of some rows [n, width]."""
+    if found.ids is None:
+        return words_of_vocabulary(seeds[rows], positions[rows], vocabulary)
+    if 4 * found.ids.shape[1] > vocabulary:
+        words = words_of_vocabulary(seeds[rows], positions[rows], vocabulary)
+        return words.gather(1, found.ids[rows])
+    return words_at(seeds[rows], positions[rows], found.ids[rows])
+
+
+def _best_on_cpu(
+    found: Candidates, rows: slice, words: Tensor, rule: SamplingRule
+) -> tuple[Tensor, Tensor]:
+    """As `_best_of`, by compiled code."""
+    from toploc import kernels
+
+    width = words.shape[1]
+    ids = torch.arange(width)[None, :] if found.ids is None else found.ids[rows]
+    taken, value = kernels.best(
+        plain(words.numpy()),
+        plain(found.weights[rows].numpy()),
+        plain(found.logits[rows].numpy()),
+        plain(ids.numpy()),
+        rule.inverse_temperature,
+        _BOUND_SLACK,
+    )
+    return torch.from_numpy(taken), torch.from_numpy(value)
+
+
+def _best_of(
+    found: Candidates, rows: slice, words: Tensor, rule: SamplingRule
+) -> tuple[Tensor, Tensor]:
+    """As `_best`, of some rows and the words [n, width] of their candidates."""
+    row, place = _contenders(words, found.weights[rows])
+    logits = found.logits[rows]
+    logit = logits[row, place].to(torch.float64)
+    ids = place if found.ids is None else found.ids[rows][row, place]
+    score = logit * rule.inverse_temperature + gumbel_of(words[row, place]).to(torch.float64)
+    best = score.new_full((len(logits),), -math.inf).scatter_reduce_(0, row, score, "amax")
+    winner = score == best[row]
+    taken = ids.new_full((len(logits),), torch.iinfo(torch.int64).max)
+    taken.scatter_reduce_(0, row[winner], ids[winner], "amin")
+    chosen = winner & (ids == taken[row])
+    value = torch.empty_like(best)
+    value[row[chosen]] = logit[chosen]
+    return taken, value
 
 
 def _contenders(words: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
@@ -354,21 +399,3 @@ def _contenders(words: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
     limit = (torch.log1p(-least) * -_BOUND_SLACK).to(torch.float32)
     row, place = torch.nonzero(bound <= limit, as_tuple=True)
     return row, place
-
-
-def _exact_best(
-    found: Candidates, row: Tensor, place: Tensor, word: Tensor, rule: SamplingRule
-) -> tuple[Tensor, Tensor]:
-    """The best of the contenders, by their exact scores."""
-    n = len(found.logits)
-    logit = found.logits[row, place].to(torch.float64)
-    ids = place if found.ids is None else found.ids[row, place]
-    score = logit * rule.inverse_temperature + gumbel_of(word).to(torch.float64)
-    best = score.new_full((n,), -math.inf).scatter_reduce_(0, row, score, "amax")
-    winner = score == best[row]
-    taken = ids.new_full((n,), torch.iinfo(torch.int64).max)
-    taken.scatter_reduce_(0, row[winner], ids[winner], "amin")
-    chosen = winner & (ids == taken[row])
-    value = torch.empty_like(best)
-    value[row[chosen]] = logit[chosen]
-    return taken, value

@@ -8,9 +8,13 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from toploc.errors import InvalidLogits, InvalidSettings
+from toploc.filters import candidates
 from toploc.sampling import (
     SamplingLimits,
     SamplingRule,
+    _best_of,
+    _best_on_cpu,
+    _words,
     examine,
     examine_texts,
     gumbel_noise,
@@ -348,3 +352,30 @@ def test_cpu_and_gpu_agree_bit_for_bit(rows, rule):
     ids = torch.arange(5003).expand(12, -1)
     noise = gumbel_noise(rows[1].cuda(), rows[2].cuda(), ids.cuda())
     assert torch.equal(noise.cpu(), gumbel_noise(rows[1], rows[2], ids))
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        SamplingRule(1.0),
+        SamplingRule(0.3, min_p=0.05),
+        SamplingRule(2.0, top_k=50),
+        SamplingRule(5.0, top_p=0.9),
+    ],
+)
+def test_compiled_code_draws_what_torch_draws(rule):
+    generator = torch.Generator().manual_seed(3)
+    logits = torch.randn(400, 301, generator=generator) * 3
+    logits[:40] = logits[:40].round()  # equals
+    logits[40:80, ::3] = -math.inf
+    seeds = torch.randint(0, 2**62, (400,), generator=generator)
+    positions = torch.arange(400)
+    for rows, found in candidates(logits, rule):
+        everything = slice(0, len(rows))
+        words = _words(found, everything, 301, seeds[rows], positions[rows])
+        for ours, theirs in zip(
+            _best_on_cpu(found, everything, words, rule),
+            _best_of(found, everything, words, rule),
+            strict=True,
+        ):
+            assert torch.equal(ours, theirs)
