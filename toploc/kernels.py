@@ -160,7 +160,8 @@ def _log(x: float, scratch: Floats, bits: Ints) -> float:
     for term in LOG_SERIES[1:]:
         series = series * z
         series = series + term
-    return np.float64(exponent) * LN2 + (s * 2.0) * series
+    logarithm: float = np.float64(exponent) * LN2 + (s * 2.0) * series
+    return logarithm
 
 
 @_compiled(

@@ -344,12 +344,10 @@ def _words(
     found: Candidates, rows: slice, vocabulary: int, seeds: Tensor, positions: Tensor
 ) -> Tensor:
     """The words of the candidates of some rows [n, width]."""
-    if found.ids is None:
-        return words_of_vocabulary(seeds[rows], positions[rows], vocabulary)
-    if 4 * found.ids.shape[1] > vocabulary:
-        words = words_of_vocabulary(seeds[rows], positions[rows], vocabulary)
-        return words.gather(1, found.ids[rows])
-    return words_at(seeds[rows], positions[rows], found.ids[rows])
+    if found.ids is not None and 4 * found.ids.shape[1] <= vocabulary:
+        return words_at(seeds[rows], positions[rows], found.ids[rows])
+    words = words_of_vocabulary(seeds[rows], positions[rows], vocabulary)
+    return words if found.ids is None else words.gather(1, found.ids[rows])
 
 
 def _best_on_cpu(
@@ -358,8 +356,7 @@ def _best_on_cpu(
     """As `_best_of`, by compiled code."""
     from toploc import kernels
 
-    width = words.shape[1]
-    ids = torch.arange(width)[None, :] if found.ids is None else found.ids[rows]
+    ids = torch.arange(words.shape[1])[None, :] if found.ids is None else found.ids[rows]
     taken, value = kernels.best(
         plain(words.numpy()),
         plain(found.weights[rows].numpy()),
