@@ -20,23 +20,35 @@ def bound(
     traces: Sequence[Mapping[str, Any]], verdicts: Mapping[str, Verdict]
 ) -> dict[str, Verdict]:
     """The verdicts of traces, refused where a trace is not what was signed."""
-    transcripts = {trace["trace_id"]: Transcript.of_row(trace) for trace in traces}
-    copies = Copies(list(transcripts.values()), TOPK, PROOF_ROWS)
-    judged = {}
+    judged = with_copies(traces, verdicts)
     for trace in traces:
-        transcript, verdict = transcripts[trace["trace_id"]], verdicts[trace["trace_id"]]
-        reasons, figures = list(verdict.reasons), dict(verdict.figures)
-        unsigned = transcript.faults(trace["transcript_hash"], trace["signature"])
+        name = trace["trace_id"]
+        unsigned = Transcript.of_row(trace).faults(trace["transcript_hash"], trace["signature"])
         if unsigned:
-            reasons = unsigned if verdict.verdict == "crashed" else reasons + unsigned
-            figures["soft"] = True
-        if verdict.verdict == "rejected" and (copied := copies.of(transcript)):
+            own, found = verdicts[name], judged[name]
+            reasons = unsigned if own.verdict == "crashed" else [*own.reasons, *unsigned]
+            reasons += found.reasons[len(own.reasons) :]
+            judged[name] = Verdict("rejected", reasons, found.figures | {"soft": True})
+    return judged
+
+
+def with_copies(
+    traces: Sequence[Mapping[str, Any]], verdicts: Mapping[str, Verdict]
+) -> dict[str, Verdict]:
+    """The verdicts of traces, with where a refused one has its proofs from.
+
+    For traces whose signatures are known to hold.
+    """
+    judged = dict(verdicts)
+    refused = [trace for trace in traces if verdicts[trace["trace_id"]].verdict == "rejected"]
+    if not refused:
+        return judged
+    copies = Copies([Transcript.of_row(trace) for trace in traces], TOPK, PROOF_ROWS)
+    for trace in refused:
+        if copied := copies.of(Transcript.of_row(trace)):
             # No limit says that, wherever it ran: honest proofs of other contexts never have the
             # same bytes.
-            reasons += copied
-            figures.pop(RATE, None)
-            if not unsigned:
-                figures.pop("soft", None)
-        refused = "rejected" if unsigned else verdict.verdict
-        judged[trace["trace_id"]] = Verdict(refused, reasons, figures)
+            found = verdicts[trace["trace_id"]]
+            figures = {k: v for k, v in found.figures.items() if k not in (RATE, "soft")}
+            judged[trace["trace_id"]] = Verdict("rejected", found.reasons + copied, figures)
     return judged

@@ -20,7 +20,7 @@ from infra.storage import Store, read_table
 from tasks.train.rollouts.job import Broadcast
 from tasks.train.rollouts.policy import Policies
 from tasks.train.rollouts.work import trace
-from tasks.validate.binding import bound
+from tasks.validate.binding import with_copies
 from tasks.validate.check import Verdict
 from tasks.validate.config import ValidateConfig
 from tasks.validate.work import judge
@@ -92,4 +92,5 @@ class RolloutCheck:
         verdicts = judge(
             traces, engine, asked.config, audited=asked.audited, calibration=asked.calibration
         )
-        return bound(traces, verdicts)
+        # Their signatures held when they came in (`claims`), before the table was committed.
+        return with_copies(traces, verdicts)
