@@ -109,8 +109,9 @@ class BlockCache(Cache):  # type: ignore[misc]
         """The column that the step wrote becomes part of the past."""
         self.window.end += 1
 
-    def replace_row(self, row: int, by: int) -> None:
-        """Overwrite a finished row with another one."""
+    def replace_rows(self, rows: Tensor, by: Tensor) -> None:
+        """Overwrite finished rows with other ones."""
+        seen = slice(self.window.begin, self.window.end)
         for layer in self.layers:
-            layer.keys[row].copy_(layer.keys[by])
-            layer.values[row].copy_(layer.values[by])
+            for block in (layer.keys, layer.values):
+                block[rows, :, seen] = block[by, :, seen]

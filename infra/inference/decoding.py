@@ -166,17 +166,21 @@ class Decoding:
     def _drop_finished(self) -> None:
         """Close the gaps of finished rows with rows from the end."""
         live, slot = self._live, 0
+        places = list(range(len(live)))
         while slot < len(live):
             if not live[slot].finish_reason:
                 slot += 1
                 continue
-            by = len(live) - 1
-            moved = live.pop()
-            if slot < by:
-                live[slot] = moved
-                self._seeds[slot] = self._seeds[by]
-                self._pieces[slot] = self._pieces[by]
-                self._cache.replace_row(slot, by)
+            moved, place = live.pop(), places.pop()
+            if slot < len(live):
+                live[slot], places[slot] = moved, place
+        # A row that stays comes from beyond those that stay: none is read after it is written.
+        moves = [(slot, place) for slot, place in enumerate(places) if slot != place]
+        if moves:
+            rows, by = torch.tensor(moves).unbind(1)
+            self._seeds[rows] = self._seeds[by]
+            self._pieces[rows] = self._pieces[by]
+            self._cache.replace_rows(rows, by)
 
 
 def group_ends(lengths: Sequence[int], budget: int) -> list[int]:
