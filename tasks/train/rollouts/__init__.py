@@ -9,6 +9,7 @@
     copies.py    answers that were seen before
     rewards.py   rewards and advantages, ours
     standing.py  the ledger's entries, who is excluded, whose work counts
+    accepted.py  what was committed, and may be taken back
     intake.py    all of it in order: `Intake.take` accepts an upload or raises `RolloutsRefused`
 
 The checks of INTELLECT-2 (arXiv 2505.07291) and where they are: computation, token sampling and

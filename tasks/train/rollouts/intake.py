@@ -2,11 +2,10 @@
 
 In order: the file (size, hash, schema, in a confined child), what it says against what was asked
 (`claims`), the secret choice whether it is checked, the check by a prefill on a trusted node
-(`check`), rewards and advantages of our own (`rewards`), the commit. Invariants: a job has one
-committed file at most, whoever sends what how often; every row that came in is committed or set
-aside with a reason; one row that only a lie explains refuses the whole file and excludes its node;
-nothing of a refused file is used; what is committed does not change while `steady` is held. It is
-the check that a pool asks for: the pool books the verdict, and an exception refuses the upload.
+(`check`), rewards and advantages of our own (`rewards`), the commit (`accepted`). Invariants: every
+row that came in is committed or set aside with a reason; one row that only a lie explains refuses
+the whole file and excludes its node; nothing of a refused file is used. It is the check that a pool
+asks for: the pool books the verdict, and an exception refuses the upload.
 """
 
 import threading
@@ -31,14 +30,12 @@ from infra.storage import (
     commit_table,
     discard,
     quarantine_rows,
-    read_manifest,
-    read_table,
 )
 from tasks.train.objective.config import LengthConfig, ObjectiveConfig
+from tasks.train.rollouts.accepted import Accepted
 from tasks.train.rollouts.check import NO_VERSION, CheckPayload, check_job
 from tasks.train.rollouts.claims import faults, forged
 from tasks.train.rollouts.config import TrustConfig
-from tasks.train.rollouts.copies import KEPT_STEPS, Place, Seen
 from tasks.train.rollouts.errors import CheckCrashed, RolloutsRefused
 from tasks.train.rollouts.job import KIND, Broadcast, RolloutJob
 from tasks.train.rollouts.rewards import rewarded
@@ -115,37 +112,14 @@ class Intake:
         self._calibration = registry.revision(config.calibrated_by) if config.calibrated_by else ""
         self._auditor = Auditor(store, layout, config.check.audit)
         self._reader = reader
-        self.steady = threading.RLock()
-        """Held while rollouts are chosen: nothing is committed or taken back meanwhile."""
         self._turn = threading.Lock()
         """Held while an upload is settled."""
-        self._seen = Seen()
-        self._known: set[str] = set()
-        self._unchecked: dict[str, tuple[RolloutJob, str]] = {}
-
-    def path(self, job: RolloutJob) -> str:
-        """Of the accepted rollouts of a job, without extension."""
-        return f"{self._trusted.folder(job)}/{job.name}"
-
-    def committed(self, job: RolloutJob) -> Manifest | None:
-        """The accepted rollouts of a job."""
-        with self.steady:
-            manifest = read_manifest(self._store, self.path(job))
-            if manifest is not None and job.name not in self._known:
-                # An earlier part of the run took it.
-                self._remember(job, manifest, read_table(self._store, manifest.path).to_pylist())
-            if job.name in self._unchecked and not self._trusted.final(job):
-                node_id = self._unchecked[job.name][1]
-                if node_id in self.standing.excluded:
-                    # The run died, or its pool was gone, before it was taken back.
-                    self._take_back(job.name, self.path(job), node_id)
-                    return None
-            return manifest
+        self.accepted = Accepted(store, layout, standing, trusted.folder, trusted.final)
 
     def take(self, job: RolloutJob, result: JobResult) -> Manifest:
         """Accept an upload, or raise RolloutsRefused; CheckCrashed is our own fault."""
         try:
-            done = self.committed(job)
+            done = self.accepted.of(job)
             return self._take(job, result) if done is None else done
         finally:
             # What is refused is in quarantine.
@@ -155,26 +129,6 @@ class Intake:
         """Delete an upload."""
         for file in result.files:
             self._store.delete(file.path)
-
-    def withdraw(self, node_id: str) -> None:
-        """Take back what was believed of a node without a check and is not trained on yet."""
-        with self.steady:
-            for name, (job, node) in list(self._unchecked.items()):
-                if node == node_id and not self._trusted.final(job):
-                    self._take_back(name, self.path(job), node_id)
-
-    def _take_back(self, name: str, path: str, node_id: str) -> None:
-        table, reason = read_table(self._store, path), "node_caught"
-        manifest = read_manifest(self._store, path)
-        quarantine_rows(
-            self._store, self._layout, KIND, f"{name}-{reason}",
-            [(row, reason, node_id) for row in table.to_pylist()],
-        )  # fmt: skip
-        self.standing.withdrawn(name, node_id, manifest.info["files"] if manifest else {})
-        discard(self._store, path)
-        self._seen.forget(path)
-        del self._unchecked[name]
-        self._known.discard(name)
 
     def _take(self, job: RolloutJob, result: JobResult) -> Manifest:
         node_id = result.node_id
@@ -208,26 +162,24 @@ class Intake:
         decision = self._auditor.decide(KIND, upload.held, received, upload.node_id)
         while True:
             # Somebody copied, and only a prefill can say who.
-            audited = decision.audited or bool(self._repeated(upload))
+            audited = decision.audited or bool(self.accepted.repeated(upload.job, upload.rows))
             # Nothing is held meanwhile: other uploads are checked at the same time.
             verdicts = self._check(upload.job.name, upload.job.model, received.path, audited)
             with self._turn:
                 # What needs no model to be seen is looked at in full too.
-                reason = Finding.of(verdicts).failed or self._repeated(upload)
+                reason = Finding.of(verdicts).failed or self.accepted.repeated(
+                    upload.job, upload.rows
+                )
                 if audited or not reason:
                     return self._judged(upload, replace(decision, audited=audited), verdicts)
             decision = replace(decision, audited=True)
-
-    def _repeated(self, upload: _Upload) -> dict[str, Place]:
-        with self.steady:
-            return self._seen.repeated(upload.rows, self.path(upload.job))
 
     def _judged(self, upload: _Upload, decision: Decision, verdicts: Rows) -> Manifest:
         if upload.node_id in self.standing.excluded:
             # It was caught while this was checked.
             self._set_aside(upload, {row["sample_id"]: EXCLUDED for row in upload.rows})
             raise RolloutsRefused(upload.job.name, upload.node_id, [EXCLUDED], lie=True)
-        repeated = self._repeated(upload)
+        repeated = self.accepted.repeated(upload.job, upload.rows)
         for row in verdicts:
             if row["verdict"] == "rejected" and row["trace_id"] in repeated:
                 first = repeated[row["trace_id"]]
@@ -240,7 +192,7 @@ class Intake:
             self._check_first([place.file for place in repeated.values()])
         self._commit_verdicts(upload, decision, verdicts)
         if finding.failed:
-            self.withdraw(upload.node_id)
+            self.accepted.withdraw(upload.node_id)
         return self._settle(upload, decision, verdicts, lied)
 
     def _check(self, name: str, model: str, rows: str, audited: bool) -> Rows:
@@ -277,18 +229,15 @@ class Intake:
     def _check_first(self, files: Sequence[str]) -> None:
         """Check files that were believed and hold the answers of an upload that proved honest."""
         for path in sorted(set(files)):
-            name = path.rpartition("/")[2]
-            job, node_id = self._unchecked.get(name, (None, ""))
-            if job is None:
+            if (found := self.accepted.unchecked(path)) is None:
                 continue
-            verdicts = self._check(name, job.model, path, True)
+            job, node_id = found
+            verdicts = self._check(job.name, job.model, path, True)
             finding = Finding.of(verdicts)
             if self._auditor.proves_lies(node_id, finding):
                 self._exclude(node_id, _reasons(verdicts), {"file": path})
             elif finding.failed:
-                with self.steady:
-                    if not self._trusted.final(job):
-                        self._take_back(name, path, node_id)
+                self.accepted.take_back(job, node_id)
 
     def _commit_verdicts(self, upload: _Upload, decision: Decision, verdicts: Rows) -> None:
         name = validator_name(self._config.check)
@@ -355,36 +304,21 @@ class Intake:
         check(count)
         self._set_aside(upload, aside)
         job = upload.job
-        with self.steady:
-            manifest = commit_table(
-                self._store,
-                self.path(job),
-                table,
-                schema=contract.SCHEMA,
-                producer=KIND,
-                info={
-                    "stage": KIND,
-                    "step": job.step,
-                    "job": job.number,
-                    "node_id": upload.node_id,
-                    "files": {file.path: file.sha256 for file in upload.result.files},
-                    "audited": decision.audited,
-                    "seconds": upload.result.seconds,
-                    "counts": count.info(),
-                },
-            )
-            self._remember(job, manifest, rows)
-        return manifest
-
-    def _remember(self, job: RolloutJob, manifest: Manifest, rows: Rows) -> None:
-        self._known.add(job.name)
-        self._seen.add(rows, manifest.path)
-        if not manifest.info["audited"]:
-            self._unchecked[job.name] = (job, manifest.info["node_id"])
-        for name, (old, _) in list(self._unchecked.items()):
-            # No answer of it is remembered any more, and nothing of it can be taken back.
-            if old.step <= job.step - KEPT_STEPS and self._trusted.final(old):
-                del self._unchecked[name]
+        return self.accepted.commit(
+            job,
+            table,
+            rows,
+            {
+                "stage": KIND,
+                "step": job.step,
+                "job": job.number,
+                "node_id": upload.node_id,
+                "files": {file.path: file.sha256 for file in upload.result.files},
+                "audited": decision.audited,
+                "seconds": upload.result.seconds,
+                "counts": count.info(),
+            },
+        )
 
     def _refuse(self, upload: _Upload, reasons: Mapping[str, str]) -> RolloutsRefused:
         """Set an upload aside as a whole; its rows with their own reasons."""
@@ -407,7 +341,7 @@ class Intake:
     def _exclude(self, node_id: str, reasons: Sequence[str], evidence: dict[str, Any]) -> None:
         self.standing.excluded.add(node_id)
         self._pool.distrust(node_id, "; ".join(reasons), evidence)
-        self.withdraw(node_id)
+        self.accepted.withdraw(node_id)
 
     def _set_aside(self, upload: _Upload, reasons: Mapping[str, str]) -> None:
         quarantine_rows(

@@ -122,6 +122,7 @@ def opened(
         standing = Standing(store, layout.run.run_id)
         reader = stack.enter_context(UploadReader())
         intake = Intake(store, layout.run, pool, standing, reader, run.trust, trusted)
+        accepted = intake.accepted
 
         def to_job(asked: RolloutJob, attempt: int) -> Job:
             return rollout_job(asked, broadcast, attempt)
@@ -140,8 +141,8 @@ def opened(
 
         def committed(job: RolloutJob) -> Rollouts | None:
             # Not taken back between one look and the other.
-            with intake.steady:
-                file = intake.committed(job)
+            with accepted.steady:
+                file = accepted.of(job)
                 if file is None:
                     return None
                 rows = rows_of(store, file.path, run.lengths)
@@ -149,7 +150,7 @@ def opened(
             return Rollouts(job.number, file.path, file.sha256, rows, errored)
 
         parts = Parts(
-            store, layout, planner, dealer, trainer, origin, start, committed, intake.steady
+            store, layout, planner, dealer, trainer, origin, start, committed, accepted.steady
         )
         yield Driver(parts, run.rounds, events)
 

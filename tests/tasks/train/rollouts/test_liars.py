@@ -282,7 +282,7 @@ def refused(start, lie):
     assert slash.reason == "; ".join(caught.value.reasons)
     assert slash.evidence == caught.value.evidence
     assert run.pool.distrusted == [liar.key.node_id]
-    assert run.intake.committed(job) is None
+    assert run.intake.accepted.of(job) is None
     assert run.store.list(f"{LAYOUT.root}/received") == []
     return run, caught.value
 

@@ -48,8 +48,8 @@ def test_what_was_believed_of_a_node_is_taken_back_when_it_is_caught(start, unlu
     node.lie = lambda rows, payload, key: [row | {"completion": "pmal"} for row in rows]
     with pytest.raises(RolloutsRefused):
         run.take(make_job(number=4))
-    assert run.intake.committed(believed) is None
-    assert run.intake.committed(checked) and run.intake.committed(trained)
+    assert run.intake.accepted.of(believed) is None
+    assert run.intake.accepted.of(checked) and run.intake.accepted.of(trained)
     slash, taken_back = [entry.record for entry in entries(run.store)]
     assert (slash.kind, slash.node_id) == ("slash", node.key.node_id)
     assert (taken_back.kind, taken_back.shard_id) == ("hard_invalidation", believed.name)
@@ -67,11 +67,11 @@ def test_an_unchecked_lie_stands_until_its_node_is_caught_after_a_restart(start,
     lie = make_job(number=1)
     assert run.take(lie).info["audited"] is False
     again = start([node], config=SHARE)
-    assert again.intake.committed(lie) is not None
+    assert again.intake.accepted.of(lie) is not None
     node.lie = lambda rows, payload, key: rows[:-1]
     with pytest.raises(RolloutsRefused):
         again.take(make_job(number=2))
-    assert again.intake.committed(lie) is None
+    assert again.intake.accepted.of(lie) is None
     third = start([node, Node(2)], config=SHARE)
     with pytest.raises(RolloutsRefused) as refusal:
         third.take(make_job(number=3))
@@ -119,7 +119,7 @@ def test_a_thief_who_was_faster_is_found_when_the_owner_comes(start, unlucky):
     robber.lie = thief(rows)
     assert run.take(stolen).info["audited"] is False
     assert run.intake.take(owned, result).info["audited"] is True
-    assert run.intake.committed(stolen) is None
+    assert run.intake.accepted.of(stolen) is None
     assert run.pool.distrusted == [robber.key.node_id]
     assert kinds(run) == ["slash", "hard_invalidation"]
 
@@ -186,11 +186,11 @@ def test_what_is_old_and_final_is_forgotten(start, unlucky):
         manifest = run.take(job)
     rows = read_table(run.store, manifest.path).to_pylist()
     others = [row | {"sample_id": f"other {row['sample_id']}"} for row in rows]
-    assert run.intake._seen.repeated(others, "elsewhere")
-    assert list(run.intake._unchecked) == [job.name]
+    assert run.intake.accepted._seen.repeated(others, "elsewhere")
+    assert list(run.intake.accepted._unchecked) == [job.name]
     run.take(make_job(step=2 + KEPT_STEPS, number=2, temperature=3.0))
-    assert run.intake._seen.repeated(others, "elsewhere") == {}
-    assert job.name not in run.intake._unchecked
+    assert run.intake.accepted._seen.repeated(others, "elsewhere") == {}
+    assert job.name not in run.intake.accepted._unchecked
 
 
 def test_what_cannot_be_scored_is_null_and_in_no_statistic(start):
@@ -263,13 +263,13 @@ def test_nothing_is_taken_back_while_rollouts_are_chosen(start, unlucky):
     run.take(make_job(number=0))
     believed = make_job(number=2)
     run.take(believed)
-    reader = threading.Thread(target=run.intake.withdraw, args=(node.key.node_id,))
-    with run.intake.steady:
+    reader = threading.Thread(target=run.intake.accepted.withdraw, args=(node.key.node_id,))
+    with run.intake.accepted.steady:
         reader.start()
         reader.join(0.3)
-        assert reader.is_alive() and run.store.exists(f"{run.intake.path(believed)}.json")
+        assert reader.is_alive() and run.store.exists(f"{run.intake.accepted.path(believed)}.json")
     reader.join(60)
-    assert run.intake.committed(believed) is None
+    assert run.intake.accepted.of(believed) is None
 
 
 def test_excluded_in_one_run_is_excluded_in_all_of_a_root(start):
@@ -291,8 +291,8 @@ def test_what_a_killed_run_did_not_take_back_is_taken_back_by_the_next(start, un
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
-        patched.setattr(run.intake, "withdraw", dies)
+        patched.setattr(run.intake.accepted, "withdraw", dies)
         run.take(make_job(number=2))
     again = start([node, Node(2)], config=SHARE)
-    assert again.intake.committed(lie) is None
-    assert again.intake.committed(make_job(number=0)) is not None
+    assert again.intake.accepted.of(lie) is None
+    assert again.intake.accepted.of(make_job(number=0)) is not None
