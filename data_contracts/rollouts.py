@@ -82,9 +82,11 @@ def _finite_or_null(rows: Rows) -> list[bool]:
 
 _DERIVED: dict[str, Derived] = {
     "logprob_per_token": lambda rows: [
-        given is not None and len(given) == length
+        given == length
         for given, length in zip(
-            rows["output_logprobs"], rows.lengths("output_tokens"), strict=True
+            pc.list_value_length(rows.table.column("output_logprobs")).to_pylist(),
+            rows.lengths("output_tokens"),
+            strict=True,
         )
     ],
     "logprobs_ok": lambda rows: rows.all_items("output_logprobs", _is_logprob),

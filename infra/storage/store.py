@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -72,7 +73,8 @@ class Store:
             return None
         target = self._directory.joinpath(*_segments(path))
         # A link below the root (an upload is written by others) must not lead out of it.
-        if not target.resolve().is_relative_to(self._directory.resolve()):
+        real, root = os.path.realpath(target), os.path.realpath(self._directory)
+        if real != root and not real.startswith(root.rstrip("/") + "/"):
             raise BadPath(f"{path!r} leads out of {self.root} through a link; remove the link")
         return target
 
