@@ -1,10 +1,10 @@
 """How a node of our own is started: what its agent is told, and its environment."""
 
-import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from infra.computing import computing_environment
 from infra.pool.agent.config import AgentConfig, location_of
 from infra.pool.agent.images import Images, LocalCommand
 
@@ -40,11 +40,4 @@ def agent_config(
 
 def agent_environment(threads: int) -> dict[str, str]:
     """This process's environment with the threads of the node's engine."""
-    return dict(os.environ) | {
-        "OMP_NUM_THREADS": str(threads),
-        "MKL_NUM_THREADS": str(threads),
-        "TOKENIZERS_PARALLELISM": "false",
-        # A node works from local files; a hub that is asked for nothing cannot hang it.
-        "HF_HUB_OFFLINE": os.environ.get("HF_HUB_OFFLINE", "1"),
-        "TRACEMILL_ENGINE_THREADS": str(threads),
-    }
+    return computing_environment(threads) | {"TRACEMILL_ENGINE_THREADS": str(threads)}

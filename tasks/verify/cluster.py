@@ -1,5 +1,6 @@
 """The Dask client of a run: a local cluster by default, any scheduler by address."""
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -21,7 +22,7 @@ SETTINGS = {
 @contextmanager
 def dask_client(config: VerifyConfig) -> Iterator[Client]:
     """A client; what was started here is stopped in the end."""
-    with dask.config.set(SETTINGS):
+    with _own_environment(), dask.config.set(SETTINGS):
         if config.scheduler:
             with Client(config.scheduler, set_as_default=False) as client:
                 yield client
@@ -39,3 +40,15 @@ def dask_client(config: VerifyConfig) -> Iterator[Client]:
             Client(cluster, set_as_default=False) as client,
         ):
             yield client
+
+
+@contextmanager
+def _own_environment() -> Iterator[None]:
+    """Take back what Dask's nanny sets in this process, which its later children would inherit."""
+    before = dict(os.environ)
+    try:
+        yield
+    finally:
+        for name in os.environ.keys() - before.keys():
+            del os.environ[name]
+        os.environ.update(before)

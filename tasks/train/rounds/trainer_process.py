@@ -16,6 +16,7 @@ from typing import Self
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from infra.computing import computing_environment
 from infra.reaper import end_marked
 from tasks.train.rounds.errors import TrainerFailed
 from tasks.train.trainer import weights_path
@@ -100,14 +101,7 @@ class TrainerProcess:
             ranks = f"--nproc-per-node={self._resources.processes}"
             command += ["torch.distributed.run", "--standalone", ranks, "-m"]
         command += [*module, "--until", str(self._until), "--owner", str(os.getpid())]
-        threads = str(self._resources.threads)
-        env = dict(os.environ) | {
-            "OMP_NUM_THREADS": threads,
-            "MKL_NUM_THREADS": threads,
-            "TOKENIZERS_PARALLELISM": "false",
-            "HF_HUB_OFFLINE": "1",
-            MARK: self._mark,
-        }
+        env = computing_environment(self._resources.threads) | {MARK: self._mark}
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
                 command,
