@@ -7,8 +7,8 @@ held-out tasks by the same engine. TRL has both cores (the better of 1 and 2 thr
 both are asked for); we have our profile: a node, a trainer and the flow as processes, asynchronous.
 
 Both clocks start when all is imported and loaded, and stand still while a policy is measured:
-ours when the nodes have answered their first jobs (the two held-out tasks of version 0 that are
-asked here), TRL's with `train()`. Ours has generation, the checks of all uploads, training and the
+ours when a node has answered its first job (of two, each one held-out task; what it generates next
+is for the first step), TRL's with `train()`. Ours has generation, the checks of all uploads, training and the
 broadcast in it; its versions are copied as they appear and measured when it has ended, by the same
 code as TRL's. The time to the rate is interpolated between the last measured version below it and
 the first at or above it.
@@ -94,6 +94,7 @@ def our_curve(
     store, layout = Store(config.storage.root), RlLayout(RunLayout(run_id))
     run_dir = store.local_path(f"{layout.trainer}/x")
     assert run_dir is not None
+    uploads = run_dir.parent.parent / "pool" / "uploads"
     began = 0.0
     found = [(0.0, materialise(config.model))]
     with tempfile.TemporaryDirectory() as copies, tempfile.TemporaryFile() as log:
@@ -103,7 +104,10 @@ def our_curve(
                 time.sleep(POLL_SECONDS)
                 now = time.monotonic()
                 if not began:
-                    began = now if store.exists(layout.evaluation(0)) else 0.0
+                    answered = store.exists(layout.evaluation(0)) or any(
+                        uploads.glob("*/*.parquet")
+                    )
+                    began = now if answered else 0.0
                 elif now - began > limit:
                     break
                 version = every * len(found)
