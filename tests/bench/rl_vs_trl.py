@@ -8,10 +8,10 @@ both are asked for); we have our profile: a node, a trainer and the flow as proc
 
 Both clocks start when all is imported and loaded, and stand still while a policy is measured:
 ours when a node has answered its first job (of two, each one held-out task; what it generates next
-is for the first step), TRL's with `train()`. Ours has generation, the checks of all uploads, training and the
-broadcast in it; its versions are copied as they appear and measured when it has ended, by the same
-code as TRL's. The time to the rate is interpolated between the last measured version below it and
-the first at or above it.
+is for the first step), TRL's with `train()`. Ours has generation, the checks of all uploads,
+training and the broadcast in it; its versions are copied as they appear and measured when it has
+ended, by the same code as TRL's. The time to the rate is interpolated between the last measured
+version below it and the first at or above it.
 
     python -m tests.bench.rl_vs_trl [--profile rl-local] [--seeds 1] [--target 0.6]
         [--steps 20] [--every 5] [--limit 900] [--threads 2] [--set key=value ...]
