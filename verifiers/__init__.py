@@ -4,7 +4,7 @@
 """
 
 from verifiers.errors import BrokenVerifier, UnknownTaskType, VerifiersError
-from verifiers.pool import score_many
+from verifiers.pool import score_many, start_worker
 from verifiers.registry import is_binary, missing, task_types
 from verifiers.result import Score
 from verifiers.scoring import score
@@ -21,5 +21,6 @@ __all__ = [
     "score",
     "score_many",
     "self_test",
+    "start_worker",
     "task_types",
 ]

@@ -79,12 +79,17 @@ class Slot:
 
     def submit(self, job: Job) -> None:
         """Send a row; starts a worker when there is none."""
-        if self.handle is None:
-            self.handle, self.done, self._reader = spawn(), 0, wire.FrameReader()
+        handle = self.start()
         self.jobs.append(job)
         if len(self.jobs) == 1:
             self._start_clock()
-        self.handle.sock.sendall(job.frame)
+        handle.sock.sendall(job.frame)
+
+    def start(self) -> WorkerHandle:
+        """The worker, which is started when there is none."""
+        if self.handle is None:
+            self.handle, self.done, self._reader = spawn(), 0, wire.FrameReader()
+        return self.handle
 
     def read(self) -> list[tuple[Job, Score]] | None:
         """Results that arrived; None when the worker is gone."""
@@ -268,6 +273,15 @@ class _Run:
         self.selector.close()
         for slot in self.slots:
             give_back(slot)
+
+
+def start_worker() -> None:
+    """Have a worker wait for rows: the first of a process takes seconds to start. WorkerLost."""
+    slot = lease()
+    try:
+        slot.start()
+    finally:
+        give_back(slot)
 
 
 def score_many(

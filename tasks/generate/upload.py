@@ -59,7 +59,8 @@ class Reader:
         self._lock = threading.Lock()
 
     def __enter__(self) -> Self:
-        """The child starts with the first upload."""
+        """Start the child, which takes seconds, without waiting for it."""
+        self._child.submit(os.getpid)
         return self
 
     def __exit__(

@@ -53,6 +53,18 @@ def test_info_as_json_text_and_generators() -> None:
     assert [score.score for score in verifiers.score_many(rows, workers=1)] == [1.0] * 5
 
 
+def test_a_worker_that_was_started_before_is_the_one_that_scores(monkeypatch) -> None:
+    started = []
+    monkeypatch.setattr(pool, "_idle", type(pool._idle)())
+    monkeypatch.setattr(pool, "spawn", lambda: started.append(spawn()) or started[-1])
+    verifiers.start_worker()
+    assert len(started) == 1
+    assert next(verifiers.score_many([math_row(7, 7)], workers=1)).score == 1.0
+    assert len(started) == 1
+    for slot in pool._idle:
+        slot.stop()
+
+
 def test_no_rows() -> None:
     assert list(verifiers.score_many([], workers=2)) == []
 

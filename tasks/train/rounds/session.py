@@ -5,6 +5,7 @@ second process can go on where a first one was killed.
 """
 
 import secrets
+import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
@@ -38,6 +39,7 @@ from tasks.train.rounds.tasks import TaskSplit
 from tasks.train.rounds.trainer_process import TrainerProcess, TrainerResources
 from tasks.train.trainer import RunSettings, TrainerConfig, selection_path
 from toploc.signing import SigningKey
+from verifiers import VerifiersError, start_worker
 
 PUBLISHER = "publisher.key"
 
@@ -105,6 +107,7 @@ def opened(
         return selection_path(run_dir, job.step).is_file()
 
     with ExitStack() as stack:
+        threading.Thread(target=_first_verifier, daemon=True).start()
         url = stack.enter_context(serving({stream: versions}, **run.origin.model_dump()))
         broadcast = Broadcast(
             url=url, stream=stream, publisher=key.node_id, keep=run.rounds.staleness + 1 + MARGIN
@@ -153,6 +156,11 @@ def opened(
             store, layout, planner, dealer, trainer, origin, start, committed, accepted.steady
         )
         yield Driver(parts, run.rounds, events)
+
+
+def _first_verifier() -> None:
+    with suppress(VerifiersError):  # the first answers that are scored say it
+        start_worker()
 
 
 def stream_name(store: Store, layout: RlLayout) -> str:
