@@ -13,7 +13,7 @@ import math
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from data_contracts import ids
+from data_contracts import expectations, ids
 from data_contracts.expectations import check
 from data_contracts.fields import LOGPROBS, TOKENS, optional, required
 from data_contracts.generate import FINISH_REASONS, STATUSES, proof_bytes
@@ -124,3 +124,8 @@ CONTRACT = Contract(
 def validate(table: pa.Table) -> Report:
     """What the contract says about a table that is to be committed."""
     return check(CONTRACT, table)
+
+
+def load() -> None:
+    """Load what the first `validate` of a process needs, which takes seconds."""
+    expectations.load(CONTRACT)

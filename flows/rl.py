@@ -8,7 +8,9 @@ where it stopped, also after kill -9 of the flow, the trainer or a node.
 
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from contextvars import copy_context
 from logging import Logger, LoggerAdapter
 from typing import Any, cast
 from uuid import UUID
@@ -58,16 +60,18 @@ def rl_rounds(config: RlConfig = DEFAULT, run_id: str = "") -> State[Any]:
     choice = config.tasks.model_copy(update={"dataset": dataset_of(run)})
     rounds = rounds_of(config, read_split(choice))
     with (
+        shown(run) as events,
         pool_of(config.provision, run.store, f"{run.layout.root}/pool") as pool,
-        opened(rounds, run.store, run.layout, pool, shown(run)) as driver,
+        opened(rounds, run.store, run.layout, pool, events) as driver,
     ):
         driver.run()
     write_report(run.store, run.layout)
     return Completed(message=f"{run.run_id}: policy version {config.rounds.steps} is measured")
 
 
-def shown(run: RlRun) -> Events:
-    """Progress and figures in the Prefect UI while the rounds go on."""
+@contextmanager
+def shown(run: RlRun) -> Iterator[Events]:
+    """Progress and figures in the Prefect UI while the rounds go on, which do not wait for them."""
     steps = run.config.rounds.steps
     logger = get_run_logger()
     # In a synchronous flow it is no coroutine.
@@ -79,16 +83,23 @@ def shown(run: RlRun) -> Events:
         nonlocal told
         if made["step"] == steps or time.monotonic() - told > PROGRESS_SECONDS:
             told = time.monotonic()
-            with _shown_or_not(logger):
-                update_progress_artifact(progress, 100.0 * made["step"] / steps)
+            showing.submit(copy_context().run, show_progress, 100.0 * made["step"] / steps)
+
+    def show_progress(percent: float) -> None:
+        with _shown_or_not(logger):
+            update_progress_artifact(progress, percent)
 
     def evaluated(found: Evaluation) -> None:
         rates = ", ".join(f"{k} {r.sampled.mean:.3f}" for k, r in found.kinds.items())
         logger.info("version %d after %.0f s: %s", found.version, found.seconds, rates)
+        showing.submit(copy_context().run, show_figures)
+
+    def show_figures() -> None:
         with _shown_or_not(logger):
             publish_artifacts(run)
 
-    return Events(stepped, evaluated)
+    with ThreadPoolExecutor(max_workers=1) as showing:
+        yield Events(stepped, evaluated)
 
 
 @contextmanager

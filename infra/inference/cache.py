@@ -1,7 +1,7 @@
 """The key/value cache of a decoding batch: one preallocated block per layer.
 
-A `DynamicCache` copies itself at each token. Here a step writes one column in place, and a row that
-has finished is replaced by the batch's last row, so that removing it moves one row, not all.
+A `DynamicCache` copies itself at each token. Here a step writes one column in place, and a row is
+copied only where a branch of the batch forks, or into the gap of one that has ended.
 
 Invariants: the prompts end at column `width`, so every row's next token goes to the same column;
 columns before a row's prompt are masked and finite; the model sees only the live rows and the
@@ -11,7 +11,7 @@ columns from the longest live prompt to the last one written, and nothing sets t
 from dataclasses import dataclass
 from typing import Any
 
-from torch import Tensor, empty, int64, ones
+from torch import Tensor, empty
 from transformers.cache_utils import Cache, DynamicLayer
 
 GROWTH = 128
@@ -30,8 +30,6 @@ class Window:
     begin: int
     end: int
     prefilling: bool
-    copies: Tensor
-    """While prefilling: how many adjacent rows share each prompt."""
 
 
 class BlockLayer(DynamicLayer):  # type: ignore[misc]
@@ -62,7 +60,7 @@ class BlockLayer(DynamicLayer):  # type: ignore[misc]
             columns = slice(first, window.width)
             for block, states in ((self.keys, key_states), (self.values, value_states)):
                 block[window.rows, :, :first] = 0.0
-                block[window.rows, :, columns] = states.repeat_interleave(window.copies, 0)
+                block[window.rows, :, columns] = states
             return key_states, value_states
         if window.end == self.keys.shape[2]:
             self.keys, self.values = _grown(self.keys), _grown(self.values)
@@ -84,19 +82,16 @@ def _grown(block: Tensor) -> Tensor:
 
 
 class BlockCache(Cache):  # type: ignore[misc]
-    """The cache of a batch whose longest prompt has `width` tokens and longest output `limit`."""
+    """The cache of `batch` rows at most; prompts have up to `width` tokens, outputs `limit`."""
 
     def __init__(self, layers: int, batch: int, width: int, limit: int):
-        everything, copies, room = slice(0, batch), ones(batch, dtype=int64), min(limit, GROWTH)
-        self.window = Window(
-            batch, width, room, everything, 0, width, prefilling=True, copies=copies
-        )
+        room = min(limit, GROWTH)
+        self.window = Window(batch, width, room, slice(0, batch), 0, width, prefilling=True)
         super().__init__(layers=[BlockLayer(self.window) for _ in range(layers)])
 
-    def begin_prefill(self, first: int, copies: Tensor) -> None:
-        """The next forward pass reads left-padded prompts; `copies` says for how many rows each."""
-        self.window.rows = slice(first, first + int(copies.sum()))
-        self.window.copies = copies
+    def begin_prefill(self, first: int, end: int) -> None:
+        """The next forward pass reads the left-padded prompts of rows `first` to `end`."""
+        self.window.rows = slice(first, end)
         self.window.prefilling = True
 
     def begin_step(self, live: int, longest_prompt: int) -> None:
@@ -109,9 +104,9 @@ class BlockCache(Cache):  # type: ignore[misc]
         """The column that the step wrote becomes part of the past."""
         self.window.end += 1
 
-    def replace_rows(self, rows: Tensor, by: Tensor) -> None:
-        """Overwrite finished rows with other ones."""
+    def copy_rows(self, to: Tensor, by: Tensor) -> None:
+        """Overwrite rows by others; none of these is overwritten."""
         seen = slice(self.window.begin, self.window.end)
         for layer in self.layers:
             for block in (layer.keys, layer.values):
-                block[rows, :, seen] = block[by, :, seen]
+                block[to, :, seen] = block[by, :, seen]

@@ -1,7 +1,8 @@
 """What the model would have computed for given outputs: no decoding.
 
-A prompt that several items share is read once. An item of its own takes one forward pass, or, to
-see what other honest ways of computing give, several over a cache.
+A prompt that several items share is read once, and so are items that are the same. An item of its
+own takes one forward pass, or, to see what other honest ways of computing give, several over a
+cache.
 
 Invariants: an item of its own is padded on the right, where causal attention cannot see it, so no
 mask is needed; shared prompts are padded on the left and masked. A row's result does not depend on
@@ -26,6 +27,7 @@ def prefill(
 ) -> list[tuple[Tensor, Tensor]]:
     """Hidden states (bfloat16) and logits (float32) of the output rows of each item, in order.
 
+    Items that are the same have the same tensors, which are not to be changed.
     `step` is the number of tokens that a forward pass reads of each text; None reads all at once.
     """
     for at, (prompt, output) in enumerate(items):
@@ -34,9 +36,11 @@ def prefill(
             raise BadItem(at, problem)
     results: dict[int, tuple[Tensor, Tensor]] = {}
     families: dict[tuple[int, ...], list[int]] = defaultdict(list)
-    for at, (prompt, output) in enumerate(items):
+    firsts: dict[tuple[tuple[int, ...], tuple[int, ...]], int] = {}
+    first_of = [firsts.setdefault((tuple(p), tuple(o)), at) for at, (p, o) in enumerate(items)]
+    for (prompt, output), at in firsts.items():
         if output:
-            families[tuple(prompt)].append(at)
+            families[prompt].append(at)
     shared = {
         prompt: members for prompt, members in families.items() if step is None and len(members) > 1
     }
@@ -57,7 +61,7 @@ def prefill(
         torch.empty((0, model.hidden_size), dtype=torch.bfloat16),
         torch.empty((0, model.vocab_size)),
     )
-    return [results.get(at, nothing) for at in range(len(items))]
+    return [results.get(at, nothing) for at in first_of]
 
 
 def _of_shared_prompts(

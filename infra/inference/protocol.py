@@ -32,6 +32,7 @@ Piece: TypeAlias = tuple[str, int, Tensor]
 HiddenSink: TypeAlias = Callable[[Sequence[Piece]], None]
 """Called with the pieces of different traces that are complete at the same time.
 
+Traces that have said the same so far may be given one and the same tensor: it is not to be changed.
 Pieces of a trace come in order; each but the last has PROOF_ROWS rows. An exception that a sink
 raises ends the batch.
 """

@@ -63,6 +63,11 @@ class Reader:
         self._child.submit(os.getpid)
         return self
 
+    def ready(self) -> None:
+        """Wait until the child can read."""
+        with self._lock:
+            self._child.submit(os.getpid).result()
+
     def __exit__(
         self,
         kind: type[BaseException] | None,

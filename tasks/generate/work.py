@@ -36,11 +36,12 @@ class ProofSink:
         self._proofs: dict[str, list[bytes]] = {}
 
     def __call__(self, pieces: Sequence[Piece]) -> None:
-        """Prove pieces of at most 32 rows each."""
-        states = [hidden for _, _, hidden in pieces]
-        proofs = prove_all(states, topk=TOPK, decode_batching_size=PROOF_ROWS)
-        for (trace_id, _, _), proof in zip(pieces, proofs, strict=True):
-            self._proofs.setdefault(trace_id, []).append(proof)
+        """Prove pieces of at most 32 rows each; one that several traces share is proven once."""
+        states = {id(hidden): hidden for _, _, hidden in pieces}
+        built = prove_all([*states.values()], topk=TOPK, decode_batching_size=PROOF_ROWS)
+        proofs = dict(zip(states, built, strict=True))
+        for trace_id, _, hidden in pieces:
+            self._proofs.setdefault(trace_id, []).append(proofs[id(hidden)])
 
     def of(self, trace_id: str) -> bytes:
         """The stored form: the proofs of a trace one after the other."""

@@ -29,4 +29,4 @@ def test_resources_may_change_and_what_is_trained_may_not(tmp_path):
     with pytest.raises(OtherConfig, match="learning_rate"):
         start("trainer.learning_rate=1e-3")
     with pytest.raises(OtherConfig, match="staleness"):
-        start("rounds.staleness=2", "provision.nodes=5")
+        start("rounds.staleness=3", "provision.nodes=5")

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from transformers import AutoConfig
 
+from data_contracts import rollouts as contract
 from infra.broadcast import Origin
 from infra.broadcast.service import serving
 from infra.inference.prompts import ChatTokenizer
@@ -107,7 +108,8 @@ def opened(
         return selection_path(run_dir, job.step).is_file()
 
     with ExitStack() as stack:
-        threading.Thread(target=_first_verifier, daemon=True).start()
+        verifier = threading.Thread(target=_first_verifier, daemon=True)
+        verifier.start()
         url = stack.enter_context(serving({stream: versions}, **run.origin.model_dump()))
         broadcast = Broadcast(
             url=url, stream=stream, publisher=key.node_id, keep=run.rounds.staleness + 1 + MARGIN
@@ -155,6 +157,10 @@ def opened(
         parts = Parts(
             store, layout, planner, dealer, trainer, origin, start, committed, accepted.steady
         )
+        # Nodes and the trainer load meanwhile; with all loaded no answer waits for a part of ours.
+        contract.load()
+        reader.ready()
+        verifier.join()
         yield Driver(parts, run.rounds, events)
 
 

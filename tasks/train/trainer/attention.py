@@ -1,11 +1,11 @@
 """Attention of a packed row: every sample sees its own prompt and itself, nothing else.
 
-A row holds each token once; a prompt that several samples share lies in it once. For attention
-alone the tokens are laid out sample by sample (`AttentionPlan.cells`). On a CPU samples of like
-length stand side by side as the rows of one batch, padded on the right, where causal attention
-cannot see; on a GPU in half precision they follow one another without padding and go through flash
-attention for variable lengths. No mask over the whole row exists, so the cost grows with the sum of
-the squares of the lengths.
+A row holds each token once; what several samples begin with lies in it once. For attention alone
+the tokens are laid out sample by sample (`AttentionPlan.cells`), without samples that are the
+beginning of another or the same. On a CPU samples of like length stand side by side as the rows of
+one batch, padded on the right, where causal attention cannot see; on a GPU in half precision they
+follow one another without padding and go through flash attention for variable lengths. No mask over
+the whole row exists, so the cost grows with the sum of the squares of the lengths.
 """
 
 from collections.abc import Sequence

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Self
 
-from tasks.train.trainer.packed import PackedRow, bundle_tokens
+from tasks.train.trainer.packed import PackedRow, bundle_tokens, distinct
 from tasks.train.trainer.policy import Policy
 from tasks.train.trainer.sample import Sample
 
@@ -64,7 +64,7 @@ class Operations:
     def bundle(self, samples: Sequence[Sample]) -> int:
         """A pass without gradients over samples that share their prompt, without padding."""
         outputs = sum(len(sample.output_ids) for sample in samples)
-        pairs = sum(sample.tokens**2 for sample in samples)
+        pairs = sum(sample.tokens**2 for sample in distinct(samples))
         return self._weights(bundle_tokens(samples), outputs) + 2 * self.attention * pairs
 
     def _weights(self, tokens: int, outputs: int) -> int:

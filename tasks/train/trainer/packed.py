@@ -1,9 +1,9 @@
 """Packed rows: the samples of a micro-batch as one sequence of tokens without padding.
 
-Samples with the same prompt (a group) share its tokens: the prompt is put through the model once,
-each output behind it with the positions that it would have alone, and the gradients of the samples
-meet in the prompt. Nothing but attention mixes tokens, and attention keeps to its plan, so logits
-and gradients are those of each sample alone.
+Samples with the same prompt (a group) share what they have in common: the prompt and the tokens up
+to where their outputs part are put through the model once, with the positions that they have in
+each sample, and the gradients of the samples meet in them. Nothing but attention mixes tokens, and
+attention keeps to its plan, so logits and gradients are those of each sample alone.
 """
 
 from collections.abc import Sequence
@@ -46,7 +46,7 @@ class PackedRow:
 
     @property
     def cells(self) -> int:
-        """Cells that attention computes, padding and shared prompts counted."""
+        """Cells that attention computes, padding and shared tokens counted for each sample."""
         return len(self.attention.cells)
 
     def without_loss(self) -> "PackedRow":
@@ -54,9 +54,46 @@ class PackedRow:
         return replace(self, mask=torch.zeros_like(self.mask))
 
 
+class Branches:
+    """The outputs behind one prompt, each without its last token, as a prefix tree.
+
+    Its tokens are numbered 0, 1, ... as they are added; -1 stands for the prompt.
+    """
+
+    def __init__(self) -> None:
+        self._numbers: dict[tuple[int, int], int] = {}
+        """(number before, token id) -> number."""
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    def missing(self, output_ids: Sequence[int]) -> int:
+        """Tokens that the tree would have more with this output."""
+        before = -1
+        for at, token in enumerate(output_ids[:-1]):
+            found = self._numbers.get((before, token))
+            if found is None:
+                return len(output_ids) - 1 - at
+            before = found
+        return 0
+
+    def add(self, output_ids: Sequence[int]) -> list[int]:
+        """The numbers of an output's tokens."""
+        numbers: list[int] = []
+        before = -1
+        for token in output_ids[:-1]:
+            before = self._numbers.setdefault((before, token), len(self._numbers))
+            numbers.append(before)
+        return numbers
+
+    def inner(self) -> set[int]:
+        """Numbers that another token follows."""
+        return {before for before, _ in self._numbers}
+
+
 def bundles(samples: Sequence[Sample], capacity: int) -> list[list[int]]:
     """Indices of samples that share one prompt, in bundles that fit into a row, in given order."""
-    open_bundles: dict[tuple[int, ...], tuple[list[int], int]] = {}
+    open_bundles: dict[tuple[int, ...], tuple[list[int], Branches]] = {}
     made: list[list[int]] = []
     for index, sample in enumerate(samples):
         if sample.tokens > capacity:
@@ -65,19 +102,30 @@ def bundles(samples: Sequence[Sample], capacity: int) -> list[list[int]]:
                 f"it has {sample.tokens} tokens and a row holds {capacity}; a sample is never cut "
                 "(raise micro_batch_tokens if memory allows)",
             )
-        bundle, size = open_bundles.get(sample.prompt_ids, (None, 0))
-        added = len(sample.output_ids) - 1
-        if bundle is None or size + added > capacity:
-            bundle, size = [], len(sample.prompt_ids)
+        bundle, tree = open_bundles.get(sample.prompt_ids, (None, Branches()))
+        size = len(sample.prompt_ids) + len(tree) + tree.missing(sample.output_ids)
+        if bundle is None or size > capacity:
+            bundle, tree = open_bundles[sample.prompt_ids] = [], Branches()
             made.append(bundle)
         bundle.append(index)
-        open_bundles[sample.prompt_ids] = bundle, size + added
+        tree.add(sample.output_ids)
     return made
 
 
 def bundle_tokens(samples: Sequence[Sample]) -> int:
-    """Tokens of a bundle in a row: the prompt once, every output without its last token."""
-    return len(samples[0].prompt_ids) + sum(len(sample.output_ids) - 1 for sample in samples)
+    """Tokens of a bundle in a row: the prompt and the tree of its outputs."""
+    tree = Branches()
+    for sample in samples:
+        tree.add(sample.output_ids)
+    return len(samples[0].prompt_ids) + len(tree)
+
+
+def distinct(samples: Sequence[Sample]) -> list[Sample]:
+    """Those of a bundle that attention is computed for: no other one goes on from them."""
+    tree = Branches()
+    ends = {(-1, *tree.add(sample.output_ids))[-1]: sample for sample in samples}
+    inner = tree.inner()
+    return [sample for end, sample in ends.items() if end not in inner]
 
 
 def pack_row(row: Sequence[Sequence[Sample]], device: torch.device, padded: bool) -> PackedRow:
@@ -93,14 +141,19 @@ def pack_row(row: Sequence[Sequence[Sample]], device: torch.device, padded: bool
         prompt_places = torch.arange(start, start + length)
         ids += prompt
         positions.append(torch.arange(length))
+        tree, first = Branches(), len(ids)
+        whole: dict[int, Tensor] = {}
         for sample in bundle:
-            behind = sample.output_ids[:-1]
-            own = torch.arange(len(ids), len(ids) + len(behind))
-            ids += behind
-            positions.append(torch.arange(length, length + len(behind)))
-            places.append(torch.cat([prompt_places, own]))
-            sources.append(places[-1][length - 1 :])
+            shared = len(sample.output_ids) - 1 - tree.missing(sample.output_ids)
+            ids += sample.output_ids[shared:-1]
+            positions.append(torch.arange(length + shared, length + len(sample.output_ids) - 1))
+            own = tree.add(sample.output_ids)
+            seen = torch.cat([prompt_places, first + torch.tensor(own, dtype=torch.int64)])
+            whole[(-1, *own)[-1]] = seen
+            sources.append(seen[length - 1 :])
             members.append(sample)
+        inner = tree.inner()
+        places += [seen for end, seen in whole.items() if end not in inner]
     counts = torch.tensor([len(sample.output_ids) for sample in members])
 
     def spread(values: list[float] | list[bool] | list[int], dtype: torch.dtype) -> Tensor:

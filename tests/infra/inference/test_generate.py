@@ -1,7 +1,8 @@
 """Decoding: what ends a completion, what a batch changes, what the sink gets."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from math import ceil
+from typing import Any
 
 import pytest
 import torch
@@ -9,6 +10,8 @@ import torch
 from infra.inference.errors import EngineClosed
 from infra.inference.protocol import Completion, Request, SamplingParams
 from infra.inference.transformers_engine import TransformersEngine
+from infra.models.registry import materialise
+from tests.infra.inference.conftest import Pieces
 from toploc.sampling import SamplingRule, sample
 
 Make = Callable[..., Request]
@@ -61,6 +64,59 @@ def test_samples_of_one_prompt_are_what_each_gives_alone(
     alone = [engine.generate([request], params)[0] for request in batch]
     assert [c.output_ids for c in done] == [c.output_ids for c in alone]
     assert len({tuple(c.output_ids) for c in done}) == len(batch)
+
+
+@pytest.fixture(scope="module")
+def nano() -> Iterator[TransformersEngine]:
+    """A trained policy, whose samples of one prompt have much in common."""
+    loaded = TransformersEngine(materialise("tracemill/nano-rl"), "nano", "r0")
+    yield loaded
+    loaded.close()
+
+
+def test_what_samples_have_in_common_is_computed_once(
+    nano: TransformersEngine, pieces: Pieces, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = [
+        f"What does this word spell backward? {word}" for word in ("apple", "stones", "so", "x")
+    ]
+    prompts = [tuple(nano.render([{"role": "user", "content": text}])[0]) for text in asked]
+    batch = [
+        Request(f"{number}/{seed}", prompt, seed)
+        for seed in range(24)
+        for number, prompt in enumerate(prompts)
+    ]
+    params = SamplingParams(max_tokens=40)
+    alone = [nano.generate([request], params)[0] for request in batch]
+    rows: list[int] = []
+    body = nano._loaded().body
+
+    def counting(**given: Any) -> Any:
+        rows.append(given["input_ids"].shape[0])
+        return body(**given)
+
+    monkeypatch.setattr(nano._loaded(), "body", counting)
+    done = nano.generate(batch, params, pieces)
+    monkeypatch.undo()
+    assert [c.output_ids for c in done] == [c.output_ids for c in alone]
+    assert all(
+        abs(one - other) < 1e-4
+        for ours, theirs in zip(done, alone, strict=True)
+        for one, other in zip(ours.logprobs, theirs.logprobs, strict=True)
+    )
+    read = {
+        (request.prompt_ids, *completion.output_ids[:count])
+        for request, completion in zip(batch, done, strict=True)
+        for count in range(len(completion.output_ids))
+    }
+    assert sum(rows) == len(read)
+    assert len(read) < 0.6 * sum(len(c.output_ids) for c in done)
+    hidden = nano.prefill([(r.prompt_ids, c.output_ids) for r, c in zip(batch, done, strict=True)])
+    for request, (expected, _) in zip(batch, hidden, strict=True):
+        given = pieces.by_trace[request.trace_id]
+        assert [start for start, _ in given] == list(range(0, len(expected), 32))
+        found = torch.cat([states for _, states in given])
+        torch.testing.assert_close(found, expected, rtol=0.02, atol=0.02)
 
 
 def test_sampling_uses_the_seed_of_the_trace_and_the_output_position(

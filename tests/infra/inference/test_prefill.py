@@ -76,6 +76,23 @@ def test_a_prompt_that_several_items_share_gives_what_each_gives_alone(
             assert torch.allclose(logits, alone_logits, atol=1e-3)
 
 
+def test_items_that_are_the_same_are_read_once(engine: TransformersEngine) -> None:
+    items = [
+        ([9] * 4, [10, 11]),
+        ([9] * 4, [10, 12]),
+        ([9] * 4, (10, 11)),
+        ([8], [10]),
+        ([8], [10]),
+    ]
+    found = engine.prefill(items)
+    assert found[0][0] is found[2][0] and found[3][1] is found[4][1]
+    assert found[0][0] is not found[1][0]
+    for item, (hidden, logits) in zip(items, found, strict=True):
+        ((alone, alone_logits),) = engine.prefill([item])
+        assert torch.allclose(hidden.float(), alone.float(), atol=0.05)
+        assert torch.allclose(logits, alone_logits, atol=1e-3)
+
+
 def test_more_items_than_one_pass_holds(engine: TransformersEngine) -> None:
     items = [([9, 8, 7] * 20, [11] * (i % 90 + 1)) for i in range(60)]
     assert [len(h) for h, _ in engine.prefill(items)] == [len(o) for _, o in items]

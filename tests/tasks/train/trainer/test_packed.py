@@ -1,5 +1,7 @@
 """A packed sample is the sample alone: logits, entropies and gradients."""
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 import torch
@@ -7,11 +9,12 @@ from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM
 
 from tasks.train.trainer import Sample
 from tasks.train.trainer.errors import AttentionUnsupported, BadSample, ModelUnsupported
-from tasks.train.trainer.packed import PackedRow, bundle_tokens, bundles, pack_row
+from tasks.train.trainer.packed import PackedRow, bundle_tokens, bundles, distinct, pack_row
 from tasks.train.trainer.policy import Policy, load_policy
 from tests.tasks.train.trainer.helpers import NANO, make_samples, settings
 
 CPU = torch.device("cpu")
+Make = Callable[..., list[Sample]]
 
 
 def one_row(samples: list[Sample]) -> tuple[PackedRow, list[Sample]]:
@@ -34,10 +37,23 @@ def policy() -> Policy:
     return load_policy(NANO, settings(), trained=True)
 
 
+def branching_samples(temperature: float) -> list[Sample]:
+    """Samples that begin alike, are the same, or are the beginning of another."""
+    rng = np.random.default_rng(5)
+    outputs = [(7,), (7, 8, 9, 10), (7, 8, 9, 10), (7, 8, 11, 10, 3), (7, 8), (5, 8, 9), (5, 8, 9)]
+    return [
+        Sample(f"{prompt}-{at}", prompt, output,
+               rng.uniform(-6, -2, len(output)).astype(np.float32), 1.0, temperature)
+        for prompt in ((1, 2, 3), (1, 2))
+        for at, output in enumerate(outputs)
+    ]  # fmt: skip
+
+
 @pytest.mark.parametrize("temperature", [1.0, 0.6])
-def test_packed_is_alone(policy: Policy, temperature: float) -> None:
+@pytest.mark.parametrize("make", [make_samples, branching_samples])
+def test_packed_is_alone(policy: Policy, make: Make, temperature: float) -> None:
     plain = AutoModelForCausalLM.from_pretrained(NANO, dtype=torch.float32)
-    row, order = one_row(make_samples(temperature=temperature))
+    row, order = one_row(make(temperature=temperature))
     logprobs, entropy = policy(row)
     weight = torch.linspace(-1, 1, len(logprobs))
     policy.zero_grad()
@@ -84,6 +100,22 @@ def test_layout_of_a_row() -> None:
     assert row.advantages.tolist() == [1, 1, 1, -1, -1, -1, 2]
     assert row.tokens == 7 and row.cells == 12  # the short one is padded to the width of the others
     assert not row.without_loss().mask.any()
+
+
+def test_what_samples_begin_with_is_in_a_row_once() -> None:
+    samples = branching_samples(1.0)[:7]
+    row, _ = one_row(samples)
+    # prompt 1 2 3; 7 8 9 of the second, 11 10 of the fourth, 5 8 of the last
+    assert row.ids.tolist() == [[1, 2, 3, 7, 8, 9, 11, 10, 5, 8]]
+    assert row.positions.tolist() == [[0, 1, 2, 3, 4, 5, 5, 6, 3, 4]]
+    assert row.sources.tolist() == [
+        2, 2, 3, 4, 5, 2, 3, 4, 5, 2, 3, 4, 6, 7, 2, 3, 2, 8, 9, 2, 8, 9
+    ]  # fmt: skip
+    assert row.targets.tolist() == [token for sample in samples for token in sample.output_ids]
+    assert row.tokens == bundle_tokens(samples) == 10
+    # attention is computed for the third, fourth and seventh alone
+    assert [len(sample.output_ids) for sample in distinct(samples)] == [4, 5, 3]
+    assert row.cells == 3 * 7
 
 
 def test_bundles_hold_each_sample_once_and_fit() -> None:
