@@ -145,8 +145,13 @@ def check_traces(
         facts: of the model.
         config: the limits.
     """
-    texts = [(own, trace["proofs"]) for own, trace in zip(hidden, traces, strict=True)]
-    proofs = examine_all(texts, TOPK, PROOF_ROWS)
+    # Samples of a prompt are often the same, and then have the same states.
+    texts = {
+        (id(own), trace["proofs"]): (own, trace["proofs"])
+        for own, trace in zip(hidden, traces, strict=True)
+    }
+    examined = dict(zip(texts, examine_all([*texts.values()], TOPK, PROOF_ROWS), strict=True))
+    proofs = [examined[id(own), trace["proofs"]] for own, trace in zip(hidden, traces, strict=True)]
     judged = _judged(traces, proofs, claims, facts, config)
     return [
         _verdict(trace, own, states, found, facts)

@@ -11,13 +11,15 @@ CPU seconds of this process, so that a busy machine does not count.
     python -m tests.bench.packing [--models s m] [--rounds 3] [--samples 256] [--threads 1]
 
 Prints JSON lines: `train_tokens_per_s/<model>/<peer>` for samples with prompts of their own,
-`train_tokens_per_s/<model>/<peer>/groups` for groups of 8 that share a prompt, and `padding_share`
-(cells without a token; ours counts what attention computes, as nothing else of it is padded).
+`.../groups` for groups of 8 that share a prompt, `.../policy` for groups of 16 that the start
+policy of rl-local sampled (which share their beginnings too), and `padding_share` (cells without a
+token; ours counts what attention computes, as nothing else of it is padded).
 """
 
 import argparse
 import json
 import statistics
+import tempfile
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -26,17 +28,23 @@ import numpy as np
 import torch
 from transformers import AutoModelForCausalLM
 
+from infra.inference.protocol import Request, SamplingParams
+from infra.inference.transformers_engine import TransformersEngine
+from infra.models.registry import materialise
 from tasks.train.objective import ObjectiveConfig, policy_loss
+from tasks.train.rounds.tasks import TaskChoice, read_split
 from tasks.train.sft import parameter_groups
 from tasks.train.trainer import Sample, TrainerConfig
 from tasks.train.trainer.trainer import Trainer
+from tests.bench.rl_tasks import write_split
 
 NANO = Path(__file__).resolve().parents[2] / "infra" / "models" / "nano"
 OBJECTIVE = ObjectiveConfig(kl_coef=0.0)
 SETTINGS = TrainerConfig(
     learning_rate=1e-4, optimizer_steps=1, micro_batch_tokens=8192, max_grad_norm=1.0
 )
-GROUP = 8
+GROUP, POLICY_GROUP = 8, 16
+POLICY = "tracemill/nano-rl"
 LAYOUTS = ("padded", "whole_step", "sorted")
 
 
@@ -52,6 +60,34 @@ def long_tailed(count: int, group: int, seed: int = 0) -> list[Sample]:
         logprobs = np.full(length, -5.0, dtype=np.float32)
         made.append(Sample(str(at), prompt, output, logprobs, float(rng.normal())))
     return made
+
+
+def of_policy(count: int) -> list[Sample]:
+    """Groups of 16 samples of words to spell backward, as a step of rl-local has them."""
+    groups = count // POLICY_GROUP
+    with tempfile.TemporaryDirectory() as name:
+        dataset = write_split(Path(name), ["spell_backward"], groups + 8, "rl-tasks")
+        tasks = read_split(TaskChoice(dataset=str(dataset), held_out=1)).train[:groups]
+    engine = TransformersEngine(materialise(POLICY), POLICY, revision="local")
+    prompts = [tuple(engine.render([dict(m) for m in task.prompt])[0]) for task in tasks]
+    requests = [
+        Request(f"{at}/{number}", prompt, POLICY_GROUP * at + number)
+        for at, prompt in enumerate(prompts)
+        for number in range(POLICY_GROUP)
+    ]
+    rng = np.random.default_rng(0)
+    return [
+        Sample(
+            request.trace_id,
+            request.prompt_ids,
+            tuple(done.output_ids),
+            np.array(done.logprobs, dtype=np.float32),
+            float(rng.normal()),
+        )
+        for request, done in zip(
+            requests, engine.generate(requests, SamplingParams(max_tokens=28)), strict=True
+        )
+    ]
 
 
 class Padded:
@@ -175,6 +211,7 @@ def main() -> None:
     for model in given.models:
         compare(model, long_tailed(given.samples, 1), given.rounds, "")
         compare(model, long_tailed(given.samples, GROUP), given.rounds, "/groups")
+        compare(model, of_policy(given.samples), given.rounds, "/policy")
 
 
 if __name__ == "__main__":

@@ -31,13 +31,14 @@ class AttentionPlan:
     """Where the tokens of a packed row stand while attention is computed.
 
     cells: int64 [M], the row's token at each cell. home: int64 [T], one cell of each token.
-    shapes: (samples, width) of the padded batches, one after another, or none. ends: int32
-    [samples + 1], the samples' ends, where they are not padded.
+    filled: cells that are no padding. shapes: (samples, width) of the padded batches, one after
+    another, or none. ends: int32 [samples + 1], the samples' ends, where they are not padded.
     """
 
     cells: Tensor
     home: Tensor
     longest: int
+    filled: int
     shapes: tuple[tuple[int, int], ...] = ()
     ends: Tensor | None = None
 
@@ -56,7 +57,7 @@ def plan_attention(places: Sequence[Tensor], tokens: int, padded: bool) -> Atten
     if not padded:
         cells = torch.cat([places[at] for at in order])
         ends = torch.tensor([0, *lengths]).cumsum(0).to(torch.int32)
-        return AttentionPlan(cells, _home(cells, tokens), lengths[0], ends=ends)
+        return AttentionPlan(cells, _home(cells, tokens), lengths[0], len(cells), ends=ends)
     shapes, columns, first = [], [], 0
     for end in _batch_ends(lengths):
         width = lengths[first]
@@ -66,7 +67,8 @@ def plan_attention(places: Sequence[Tensor], tokens: int, padded: bool) -> Atten
         shapes.append((end - first, width))
         first = end
     cells = torch.cat(columns)
-    return AttentionPlan(cells, _home(cells, tokens), lengths[0], shapes=tuple(shapes))
+    home = _home(cells, tokens)
+    return AttentionPlan(cells, home, lengths[0], sum(lengths), shapes=tuple(shapes))
 
 
 def _batch_ends(lengths: Sequence[int]) -> list[int]:

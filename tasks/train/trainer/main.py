@@ -40,6 +40,7 @@ def train(run_dir: Path, until: int, owner: psutil.Process | None) -> None:
     """Train up to and with rollout step `until`, or until the owner is gone."""
     settings = RunSettings.read(run_dir)
     trainer = Trainer(settings.model_dir, settings.config, settings.objective, settings.seed)
+    trainer.rehearse()
     done = checkpointed_steps(run_dir)
     if done:
         trainer.restore(checkpoint_path(run_dir, done[-1]))

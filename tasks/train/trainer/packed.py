@@ -46,7 +46,7 @@ class PackedRow:
 
     @property
     def cells(self) -> int:
-        """Cells that attention computes, padding and shared tokens counted for each sample."""
+        """Cells that attention computes, padding counted."""
         return len(self.attention.cells)
 
     def without_loss(self) -> "PackedRow":

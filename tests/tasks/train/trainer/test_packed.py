@@ -98,6 +98,7 @@ def test_layout_of_a_row() -> None:
     assert row.sequence_ids.tolist() == [0, 0, 0, 1, 1, 1, 2]
     assert row.mask.tolist() == [True] * 3 + [False] * 3 + [True]
     assert row.advantages.tolist() == [1, 1, 1, -1, -1, -1, 2]
+    assert row.attention.filled == 4 + 4 + 1
     assert row.tokens == 7 and row.cells == 12  # the short one is padded to the width of the others
     assert not row.without_loss().mask.any()
 
@@ -115,7 +116,7 @@ def test_what_samples_begin_with_is_in_a_row_once() -> None:
     assert row.tokens == bundle_tokens(samples) == 10
     # attention is computed for the third, fourth and seventh alone
     assert [len(sample.output_ids) for sample in distinct(samples)] == [4, 5, 3]
-    assert row.cells == 3 * 7
+    assert row.cells == 3 * 7 and row.attention.filled == 6 + 7 + 5
 
 
 def test_bundles_hold_each_sample_once_and_fit() -> None:

@@ -27,6 +27,15 @@ def figures(metrics: dict[str, float]) -> dict[str, float]:
     return {name: value for name, value in metrics.items() if not name.startswith(TIMES)}
 
 
+@pytest.mark.parametrize("lora", [None, LoraSettings()])
+def test_a_rehearsal_changes_nothing(lora: LoraSettings | None) -> None:
+    first, second = new_trainer(lora=lora), new_trainer(lora=lora)
+    second.rehearse()
+    samples = make_samples()
+    assert figures(first.train_step(samples)) == figures(second.train_step(samples))
+    assert torch.equal(weights(first), weights(second))
+
+
 def test_resumed_training_is_bit_identical(tmp_path) -> None:
     first = new_trainer(WITH_KL)
     first.train_step(make_samples(seed=1))
