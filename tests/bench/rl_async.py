@@ -3,15 +3,17 @@
 Measured: the same rounds (nodes, checks, trainer, broadcast; without Prefect) on this machine's
 cores, in turn. Synchronous: staleness 0 with one and with two engine processes, each with a trainer
 of two threads, as nobody else works while it trains; the better of them is the peer. Asynchronous:
-staleness 2, two engine processes and a trainer of one thread. A side's time is that of one step
-between two selections late enough that start-up is over, the median over rounds.
+staleness 2, two engine processes and a trainer of one thread. A side's time is that between two
+selections, the first late enough that start-up is over, for as many jobs as a step has of those
+that were accepted in it (asynchronous rounds have some ahead when it begins); the median over
+rounds.
 
 Simulated: the same on separate devices (`rl_async_simulation`), as many inference devices as keep
 pace with the trainer, fed with the times of jobs, checks and steps of the measured synchronous
 rounds of one engine process, and with the time from a trained version's files to a node that has
 swapped its weights for them (origin, HTTP, verification, load).
 
-    python -m tests.bench.rl_async [--rounds 3] [--steps 10]
+    python -m tests.bench.rl_async [--rounds 3] [--steps 12]
 
 Prints JSON lines: `async_vs_sync` (ratio: synchronous / asynchronous time of a step), then
 `async_vs_sync/separate_devices/staleness_<k>`.
@@ -133,19 +135,21 @@ def rounds(dataset: Path, side: Side, steps: int) -> Rounds:
 
 def measure(dataset: Path, side: Side, steps: int, times: Times) -> None:
     chosen: list[float] = []
+    accepted: list[int] = []
     store, layout = Store(tempfile.mkdtemp(prefix="rl-async-")), RlLayout(RunLayout("bench"))
     with local_pool(ProvisionConfig(nodes=side.nodes), store, f"{layout.root}/pool") as pool:
         watched = Watched(pool)
 
         def stepped(made: dict[str, Any]) -> None:
             chosen.append(made["seconds"])
+            accepted.append(made["jobs"]["accepted"])
             if len(chosen) == FIRST:
                 watched.seconds.clear()  # start-up
 
         events = Events(stepped=stepped)
         with opened(rounds(dataset, side, steps), store, layout, watched, events) as driver:
             driver.run()
-    times.step.append((chosen[-1] - chosen[FIRST - 1]) / (steps - FIRST))
+    times.step.append((chosen[-1] - chosen[FIRST - 1]) * JOBS / sum(accepted[FIRST:]))
     times.job += watched.seconds["rollouts"]
     times.check += watched.seconds["check_rollouts"]
     run_dir = store.local_path(f"{layout.trainer}/metrics.parquet").parent
@@ -186,7 +190,7 @@ def print_line(metric: str, ours: float, peer: float, peer_name: str, **more: An
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--steps", type=int, default=10)
+    parser.add_argument("--steps", type=int, default=12)
     given = parser.parse_args()
     dataset = write_split(Path(tempfile.mkdtemp()) / "tasks", ["spell_backward"], 600)
     sides = [*SYNCHRONOUS, ASYNCHRONOUS]
