@@ -13,6 +13,7 @@ import resource
 import threading
 from concurrent.futures import Executor, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import suppress
 from multiprocessing import get_context, parent_process
 from types import TracebackType
 from typing import Self
@@ -64,8 +65,8 @@ class Reader:
         return self
 
     def ready(self) -> None:
-        """Wait until the child can read."""
-        with self._lock:
+        """Wait until the child can read; one that died is replaced when a file is to be read."""
+        with self._lock, suppress(BrokenProcessPool):
             self._child.submit(os.getpid).result()
 
     def __exit__(
