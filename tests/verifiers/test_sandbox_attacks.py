@@ -149,7 +149,9 @@ def field(canaries) -> Iterator[Field]:
     finally:
         patch.undo()
     run.close_idle()
-    alive = [process for process in _alive(leased) if process not in before]
+    # What was killed takes a moment to go.
+    found = [process for process in _alive(leased) if process not in before]
+    _, alive = psutil.wait_procs(found, timeout=5)
     yield Field(fought, fine, list(map(str, alive)), _owned(leased), set(_segments(leased)))
 
 
